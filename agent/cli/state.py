@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from agent.app.offline.folder import saved_in, setup_of
+from agent.app.offline.folder import as_it_was, saved_in, setup_of
 from agent.app.page.views import as_json, view_of
 from agent.app.statedir import node_allocatable as kept
 from agent.app.statedir import recovery_report
@@ -48,12 +48,13 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
     if output == "ledger":
         click.echo(json.dumps(ledger_to_json(saved.ledger), indent=2))
         return
-    reserved, different = list[str](), None
+    reserved, different, limits = list[str](), None, ""
     try:
-        found = setup_of(state_dir, config, root)
+        found = as_it_was(saved, setup_of(state_dir, config, root))
         different = differs(saved.ledger, saved.extra, found.machine)
         node = found.node if different is not None else None
         reserved = list(kept.sentences(found.settings, found.node, kept.load(state_dir))) if node else []
+        limits = node.barred() if node else ""
     except NumalignError:
         if config or root:
             raise
@@ -75,6 +76,7 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
                     **as_json(view),
                     "unenforced": lacking,
                     "reserved": reserved,
+                    "barred": limits,
                     "answers": saved.extra.get(ANSWERS),
                     "lastStart": asdict(report) if report else None,
                 },
@@ -92,7 +94,7 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
         show.sentences(target, [text])
     else:
         show.nodes_grid(view, target.width).print(target)
-        show.sentences(target, [*reserved, *([different] if different else [])])
+        show.sentences(target, [*reserved, *(each for each in (different, limits) if each)])
     show.sentences(target, recovery_report.sentences(report) if report else ())
     answers = f"; compatibility: {saved.extra[ANSWERS]}" if saved.extra.get(ANSWERS) else ""
     show.sentences(target, [f"saved by numalign {saved.by or '(unknown)'} in {store.path}{answers}"])

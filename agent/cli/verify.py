@@ -71,4 +71,5 @@ def _row(line: ReportLine) -> Mapping[str, Any]:
         "path": line.path, "file": line.file, "level": line.level.value, "pod": line.pod,
         "container": line.container, "wanted": line.wanted, "asked": line.asked, "effective": line.effective,
         "exclusive": line.exclusive, "cause": line.cause.value if line.cause else "", "kept": line.kept,
+        "barred": line.barred,
     }  # fmt: skip

@@ -65,4 +65,9 @@ def _verdict(report: VerifyReport) -> Iterator[str]:
         return
     causes = ", ".join(f"{count} {cause}" for cause, count in report.by_cause.items())
     drifted = len({line.path for line in report.drifted})
-    yield f"{drifted} of {total} cgroups are not as the ledger says: {causes}; a running agent repairs them"
+    barred = len({line.path for line in report.drifted if line.barred})
+    mended = "a running agent repairs them"
+    if barred:
+        but = f"all but {barred}" if barred < drifted else "none of them"
+        mended = f"a running agent repairs {but}: those lie in the kubelet's own cgroup, which has less"
+    yield f"{drifted} of {total} cgroups are not as the ledger says: {causes}; {mended}"

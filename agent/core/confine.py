@@ -265,11 +265,15 @@ class Confiner:
     def _memory_capacity(self) -> dict[int, int]:
         kept = self._rules.memory.reserved
         return {
-            node.id: node.resources[_MEMORY] - kept.get(node.id, {}).get(_MEMORY, 0) for node in self._machine.nodes
+            node.id: node.resources[_MEMORY] - kept.get(node.id, {}).get(_MEMORY, 0)
+            for node in self._machine.nodes
+            if node.id not in self._machine.barred_nodes
         }
 
     def _free_memory(self, ledger: Ledger) -> dict[int, int]:
-        free = self._memory_capacity() | {book.id: book.free(_MEMORY) for book in ledger.memory.nodes}
+        free = self._memory_capacity() | {
+            book.id: book.free(_MEMORY) for book in ledger.memory.nodes if book.id not in self._machine.barred_nodes
+        }
         for node, size in limits(ledger).items():
             free[node] = free.get(node, 0) - size
         return free

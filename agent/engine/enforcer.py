@@ -29,7 +29,7 @@ from agent.engine.occupancy import Occupancy
 from agent.engine.ports import CgroupTree, Steps
 from agent.engine.transitions import KernelAnswered
 from agent.errors import HostError
-from agent.model.cgroup import OCCUPIED, VANISHED, Cgroup, Level, Observed, Write, Written
+from agent.model.cgroup import OCCUPIED, VANISHED, Cgroup, InForce, Level, Observed, Write, Written
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
@@ -61,6 +61,8 @@ class Enforcer:
     ) -> None:
         self.halting = halting
         self._cgroups, self._steps = cgroups, steps
+        self.kubepods = ""
+        """The path of the kubelet's own cgroup, as it was read last."""
         self.names: dict[str, tuple[str, str]] = {}
         """Container id -> (pod uid, container name)."""
         self.announced: deque[Mapping[str, tuple[str, str]]] = deque()
@@ -116,6 +118,12 @@ class Enforcer:
         """Uids of the pods of which a container exists or did, named or not; a sandbox is none."""
         heard = (spot for names in (self.names, *self.announced) for spot in names.values())
         return {uid for uid, _ in heard} | self._several
+
+    def in_force(self) -> InForce:
+        """What the kubelet's own cgroup has in force now; raises HostError."""
+        found = self._cgroups.in_force()
+        self.kubepods = found.path
+        return found
 
     def hear(self, names: Mapping[str, tuple[str, str]]) -> None:
         """Names from whoever must not wait for the engine's lock, and may put their containers where they belong.

@@ -153,6 +153,7 @@ class Engine:
         with self._lock:
             if not self._state.stands:
                 self._keeper.save()
+            self._reconciler.tell_barred()
             for text in shared_sentences(self._state.ledger, self._state.node.inventory.groups):
                 self._reporter.problem("devices", text)
 
@@ -210,6 +211,7 @@ class Engine:
         """
         with self._lock:
             self._admitter.free_ended()  # or a pod would be refused for one whose processes have ended since
+            self._follow_in_force()
             self._admitter.decide_each(pods, transitions.seen, ran)
 
     def pod_found(self, pod: Pod) -> None:
@@ -238,12 +240,14 @@ class Engine:
     def retry(self, uids: Iterable[str]) -> None:
         """Try refused and unsaved pods again, in order of creation; those that are in now are told."""
         with self._lock:
+            self._follow_in_force()
             known = [self._state.pods[uid] for uid in uids if uid in self._state.pods]
             self._admitter.again([each for each in known if each.refusal is not None or each.unsaved])
 
     def let_in(self) -> None:
         """Room may have appeared: whoever waits for it is tried, in order of arrival (safety.md S11)."""
         with self._lock:
+            self._follow_in_force()
             self._admitter.let_in()
 
     def soften(self, uid: str, wish: OnMisalignment) -> None:
@@ -347,6 +351,7 @@ class Engine:
             self._reconciler.try_again()
             if self._state.pending is not None:
                 self.changed(*self._state.pending)
+            self._follow_in_force()
             self._admitter.free_ended()
             due = self._state.retries.due(self._clock())
             self._admitter.again([self._state.pods[uid] for uid in due if uid in self._state.pods])
@@ -361,8 +366,9 @@ class Engine:
         Where that goes wrong, all stays as it was, and it is tried again with each reconciliation.
         """
         with self._lock:
-            told = self._state.pending is not None
+            told, was = self._state.pending is not None, self._state.node
             before = replace(self._state, pending=(node, switches))
+            node = self._reconciler.in_force(node)
             self._keeper.note(before)
 
             def failed(error: Exception) -> None:
@@ -373,9 +379,11 @@ class Engine:
             migrated = Migrated(before.ledger)
             with Isolated(failed):
                 new, migrated = transitions.changed(before, node, switches, self._exempt)
-                self._keeper.commit(new, transitions.changed_unsaved)
+                barred = node.machine.barred_nodes != was.machine.barred_nodes  # saved with the grants that stay
+                self._keeper.commit(new, transitions.changed_unsaved, always=barred)
             if self._state.pending is not None:
                 return Migrated(before.ledger)
+            self._reconciler.tell_barred(was)
             for text in migrated.sentences():
                 self._reporter.problem("lost", text)
             less = {loss.uid for loss in migrated.losses}
@@ -383,6 +391,11 @@ class Engine:
             self._admitter.tell(known for uid, known in self._state.pods.items() if uid in less and not known.ended)
             left_alone = [uid for uid, known in self._state.pods.items() if known.exempt]
             self.retry(left_alone)  # what the node lives on is never refused (safety rule S2)
+            if was.machine.barred - node.machine.barred or was.machine.barred_nodes - node.machine.barred_nodes:
+                runs = {uid for uid, _ in self._enforcer.names.values()}
+                known = self._state.pods.values()
+                idle = [each.pod for each in known if not (each.ran or each.ended or each.pod.uid in runs)]
+                self._admitter.decide_each(idle, transitions.reopened, ())
             return migrated
 
     def switch(self, *, observe_only: bool, why: str = "", source: str = "writers") -> None:
@@ -411,6 +424,12 @@ class Engine:
     def _moment(self) -> Moment:
         running = self._enforcer.running()
         return Moment(self._clock(), self._exempt, self._memory.judge(), with_obstacle, running)
+
+    def _follow_in_force(self) -> None:
+        """Keep what is decided next within the kubelet's own cgroup: another program may have changed its sets."""
+        plain = self._state.device_tracker.plain
+        if self._state.pending is None and self._reconciler.in_force(plain) is not plain:
+            self.changed(plain)
 
     def _follow_unsaved(self) -> None:
         """What could not be saved can be now: what the kubelet gave first, since it may place a pod anew."""

@@ -33,6 +33,7 @@ def explained(state: State, uid: str, *, search: bool = True) -> Explanation | N
     standing = PodStanding(refusal=known.refusal, exempt=known.exempt, given=state.given.get(uid, {}))
     found = explain(state.node, state.shown, known.pod, settings=known.settings, standing=standing, search=search)
     said = [note(state.unenforced.get(uid, {})), _late(known.pod, record.pod) if record else ""]
+    said.append(state.node.barred() if known.refusal else "")
     said += [str(each) for each in late(known.pod.annotations, record, PLACING)] if record else []
     said += [] if known.decided else [UNDECIDED]
     return replace(found, notes=(*filter(None, said), *found.notes)) if any(said) else found

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.request.annotations import PodSettings
-from agent.model.cgroup import Observed, Write, Written
+from agent.model.cgroup import InForce, Observed, Write, Written
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
@@ -29,6 +29,9 @@ class CgroupTree(Protocol):
 
     def observe(self) -> Observed:
         """The whole tree now; raises HostError."""
+
+    def in_force(self) -> InForce:
+        """What the kubelet's own cgroup has in force now; raises HostError."""
 
     def apply(self, writes: tuple[Write, ...], go_on: Callable[[], bool] = ...) -> tuple[Written, ...]:
         """Carry out writes in order and read each back; refusals are data. `go_on` is asked before each."""

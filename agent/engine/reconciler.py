@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
+from agent.core.admission.node import Node
 from agent.core.cgroups import enforced
 from agent.core.cgroups.burstable import standing
 from agent.core.cgroups.desired import share
 from agent.core.cgroups.enforced import Unenforced
+from agent.core.machines.in_force import barring, within
 from agent.engine import transitions
 from agent.engine.enforcer import Enforcer
 from agent.engine.fault_isolation import sentence
@@ -92,6 +94,23 @@ class Reconciler:
         if self._state.broken:
             self._keeper.note(replace(self._state, broken=""))
         return observed
+
+    def in_force(self, node: Node) -> Node:
+        """The managers, held to what the kubelet's own cgroup has in force now; as before where it cannot be read."""
+        machine, known = node.machine, self._state.node.machine
+        try:
+            return node.on(within(machine, self._enforcer.in_force()))
+        except HostError:  # every look at the cgroups tells that
+            return node.on(barring(machine, known.barred, known.barred_nodes))
+
+    def tell_barred(self, was: Node | None = None) -> None:
+        """Say what of the machine pods cannot have, unless it was so with these managers."""
+        if was is None:
+            self.in_force(self._state.node)  # where the cgroup lies
+        node, path = self._state.node, self._enforcer.kubepods
+        text = node.barred(path)
+        if text and (was is None or text != was.barred(path)):
+            self._reporter.problem("in-force", text)
 
     def _stopped(self) -> str:
         """Why nothing is written, "" when everything is. Asked in the middle of a plan, too."""

@@ -14,6 +14,7 @@ from agent.core.admission.empty_resources import as_the_kubelet_sees
 from agent.core.admission.node import Node
 from agent.core.admission.pressure import PressureCheck, unjudged
 from agent.core.admission.resize import pending
+from agent.core.admission.waiting import FINAL
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.devices.kubelet import Given, Offered
 from agent.core.request.annotations import PodSettings
@@ -225,6 +226,16 @@ def decide(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     state = state.with_pods(known, ledger=kept(ledger, known))
     out = crowded_out(state.pods, rules, state.switches.most_waiting)
     return Transition(state.with_pods(*out.values()), tuple(each.pod for uid, each in out.items() if uid != pod.uid))
+
+
+def reopened(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
+    """Decide once more on a refused pod of which nothing runs, and which may fit now: no refusal before is final."""
+    known = state.pods[pod.uid]
+    if known.refusal is None or known.exempt:
+        return Transition(state)
+    facts = {name: fact for name, fact in known.refusal.facts.items() if name != FINAL}
+    known = replace(known, refusal=replace(known.refusal, facts=facts))
+    return tried_again(state.with_pods(known, ledger=state.node.release(state.ledger, pod.uid)), pod, at, ran=ran)
 
 
 def put_aside(state: State, pod: Pod, *, ran: bool) -> State:

@@ -126,7 +126,7 @@ def _amounts(
     confined = sum(
         milli for each in ledger.cpus.confined.values() for number, milli in each.milli if number == node.id
     )
-    usable = node.cpus - reserved
+    usable = (node.cpus & machine.usable) - reserved
     free = max(0, len(usable - held) - -(-confined // 1000))
     found: dict[str, tuple[int, int, int]] = {"cpu": (len(node.cpus), len(usable), free)}
     books = {each.id: each for each in ledger.memory.nodes}
@@ -135,7 +135,11 @@ def _amounts(
     for resource, total in node.resources.items():
         book = books.get(node.id)
         found[resource] = (
-            (total, total, total) if book is None else (total, book.allocatable(resource), book.free(resource))
+            (total, 0, 0)
+            if node.id in machine.barred_nodes
+            else (total, total, total)
+            if book is None
+            else (total, book.allocatable(resource), book.free(resource))
         )
     for resource, (capacity, available) in devices.items():
         found[resource] = (capacity, capacity, available)

@@ -63,6 +63,15 @@ class Observed:
     cgroups: tuple[Cgroup, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """What the kubelet's own cgroup (kubepods) has in force; an empty set where nothing can be said."""
+
+    path: str = ""
+    cpus: CpuSet = CpuSet()
+    mems: NodeSet = NodeSet()
+
+
 class Cause(StrEnum):
     """Why a write is needed; a metric label."""
 

@@ -175,6 +175,8 @@ class Machine:
 
     Attributes:
         disallowed: CPUs that are online, and that a cgroup hid from lstopo; neither in `cpus` nor in `offline`.
+        barred, barred_nodes: CPUs that are online and NUMA nodes with memory that the kubelet's own cgroup does not
+            have in force: nothing is placed there (`agent.core.machines.in_force`).
         kernel: the kernel's own numbers; None for a machine that was described.
         sockets, counted: sockets and CPUs as the kubelet counts them, where that is not the number of packages and of
             online CPUs (`agent.core.machines.kubelet_view`).
@@ -187,6 +189,8 @@ class Machine:
     caches: tuple[Cache, ...] = ()
     devices: tuple[PciDevice, ...] = ()
     disallowed: CpuSet = CpuSet()
+    barred: CpuSet = CpuSet()
+    barred_nodes: NodeSet = NodeSet()
     kernel: KernelFacts | None = field(default=None, compare=False)
     sockets: int | None = None
     counted: int | None = None
@@ -197,6 +201,11 @@ class Machine:
     def online(self) -> CpuSet:
         """All online CPUs."""
         return CpuSet.from_ids(cpu.id for cpu in self.cpus)
+
+    @cached_property
+    def usable(self) -> CpuSet:
+        """The online CPUs that pods can run on: those that the kubelet's own cgroup has in force."""
+        return self.online - self.barred
 
     @cached_property
     def node_set(self) -> NodeSet:

@@ -161,6 +161,13 @@ SPECS: tuple[Spec, ...] = (
          "Seconds since the API server said something on the watch. It sends a bookmark a minute. Absent before."),
     Spec("numalign_cpus", "gauge", "CPUs of a NUMA node by use, as granted. Free ones count as shared, too.",
          ("numa_node", "use")),
+    Spec("numalign_barred_cpus", "gauge",
+         "Online CPUs that the kubelet's own cgroup (kubepods) lacks. No pod can run there, none is granted them.",
+         panel=SeriesPanel(
+             _AGENT_ROW, "CPUs that the kubelet's own cgroup lacks",
+             "Should be 0: another program made kubepods narrower, a cpuset partition took CPUs, or CPUs were added "
+             "after the kubelet's start. numalign grants them to no pod.",
+             warn=1)),
     Spec("numalign_memory_bytes", "gauge", "Memory of a NUMA node by use, as granted: system, granted or free. The "
          "use total is deprecated, since it is the sum of the others: numalign_memory_capacity_bytes replaces it.",
          ("numa_node", "resource", "use")),

@@ -13,7 +13,9 @@ from agent.app.standalone.build import StandaloneOptions, standalone_node
 from agent.app.statedir import node_allocatable as kept
 from agent.cli import group
 from agent.errors import HostError, SettingsError
-from tests.flow.serving import MACHINE
+from agent.host.scratch import Scratch
+from tests.flow.serving import MACHINE, write
+from tests.flow.world import container
 
 COMMANDS = [("state",), ("plan", "--policy", "none"), ("explain", "db"), ("verify",)]
 
@@ -48,3 +50,30 @@ def test_what_the_node_said_counts_for_all(state: Path) -> None:
     kept.save(state, kept.NodeAllocatable(2000, 1 << 30, known=True))
     assert str(open_queries(state, None, MACHINE).setup.node.reserved) == "0-1"
     assert str(open_leftovers(Locations(state=state, root=MACHINE), needs_ledger=True).setup.node.reserved) == "0-1"
+
+
+def said(command: list[str], code: int = 0) -> str:
+    """What a command prints, on one line."""
+    result = CliRunner().invoke(group, command)
+    assert result.exit_code == code, (result.output, result.exception)
+    return " ".join(result.output.split())
+
+
+def test_what_the_kubelets_own_cgroup_lacks_is_told_by_all(tmp_path: Path) -> None:
+    """`run` places within it; `state`, `explain` and `plan` say it from the ledger, and `verify` from the cgroups."""
+    pods, common = tmp_path / "pods", ["--state-dir", str(tmp_path), "--root", MACHINE]
+    pods.mkdir()
+    for name, cpus in (("db", "2"), ("next", "3")):
+        write(pods, name, container(cpu=cpus))
+        said(["run", "--once", "--no-processes", "--pods", str(pods), *common])
+        tree = Scratch(tmp_path / "cgroup")
+        tree.kernel_write(tree.kubepods, "cpuset.cpus", "2-7")
+    ledger = open_queries(tmp_path, None, MACHINE).ledger
+    held = {record.pod.name: str(ledger.grant(uid, "app").cpus) for uid, record in ledger.pods.items()}
+    assert held == {"db": "1-2", "next": "4-6"}
+    text = "has CPUs 2-7 of 0-7, and no pod is granted the rest: set reservedSystemCPUs: 0-1"
+    for command in (["state"], ["explain", "db"], ["plan", "--policy", "none"]):
+        assert text in said([*command, *common]), command
+    report = said(["verify", *common], 1)
+    assert text in report
+    assert "a running agent repairs none of them: those lie in the kubelet's own cgroup, which has less" in report

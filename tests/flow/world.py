@@ -18,6 +18,7 @@ from agent.core.accounting import invariants
 from agent.core.admission.node import Node
 from agent.core.cgroups.desired import mixed_part
 from agent.core.cgroups.enforced import Unenforced
+from agent.core.machines.in_force import within
 from agent.core.machines.synthetic import parse_synthetic
 from agent.core.request.annotations import PodSettings
 from agent.engine.adopt import AnnotatedGrant
@@ -154,12 +155,13 @@ class World:
         self.cgroups = Cgroups(folder, kernel=self.kernel)
         self.pods = {pod.uid: pod for pod in pods}
         names = {**names_in(self.store.extra), **self.names()}
+        node = self.node().on(within(self.machine, self.cgroups.in_force()))
         self.recovered: Recovered = recover(
-            self.node(), self.store.saved, self.cgroups.observe(), names, self.pods.values(),
+            node, self.store.saved, self.cgroups.observe(), names, self.pods.values(),
             complete=bool(self.store.extra.get(LISTED, True)), words=words,
         )  # fmt: skip
         self.engine = Engine(
-            self.node(), self.recovered.ledger, cgroups=self.cgroups, store=self.store,
+            node, self.recovered.ledger, cgroups=self.cgroups, store=self.store,
             reporter=self.reporters, exempt=exempt, switches=Switches(**switches), steps=self.steps.append,
             saved=self.recovered.as_saved, complete=self.recovered.complete, room=room, clock=clock,
         )  # fmt: skip
@@ -269,6 +271,7 @@ class World:
                 continue
             uid, name = names.get(cgroup.container_id, (cgroup.pod_uid, ""))
             own = ledger.grant(uid, name).cpus
+            own = own and own - self.engine.node.machine.barred  # nothing is left: it runs on the pool until it ends
             allowed = (own or ledger.cpus.shared) | mixed_part(ledger, uid, name, self.engine.node.machine)
             assert cgroup.effective_cpus.issubset(allowed or everyone), (
                 f"{uid}/{name} runs on {cgroup.effective_cpus}"

@@ -42,7 +42,7 @@ def _alike(machine: Machine, case: Json) -> bool:
     topology, free = CpuTopology.of(machine), CpuSet.parse(case["free"])
     if case["algo"] == "hints":
         positions = Positions.of(machine.node_set)
-        hinter = Hinter(topology, positions, by_socket=case.get("align_by_socket", False))
+        hinter = Hinter(topology, positions, machine.usable, by_socket=case.get("align_by_socket", False))
         offer = hinter.offer(free, case["n"], CpuSet.parse(case.get("reuse") or ""))
         hints = listed(offer, positions) if isinstance(offer, Demand) else ()
         return [[list(hint.nodes or ()), hint.preferred] for hint in hints] == (case.get("hints") or [])

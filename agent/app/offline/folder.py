@@ -6,12 +6,14 @@ answer from it (`numalign state`, `explain`, `plan`, `verify`, `release`).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from agent.app import setup, trees
 from agent.app.statedir import last_settings, recovery_report
 from agent.app.statedir import node_allocatable as kept
 from agent.app.statedir import unplaced_pods as unplaced
+from agent.core.machines.identity import as_it_was as held_to
 from agent.core.machines.identity import differs
 from agent.engine.migrate import migrate
 from agent.errors import BadDocumentError, CheckpointUnwritableError, HostError, MalformedError, SettingsError
@@ -79,6 +81,12 @@ def carried(saved: Saved, found: setup.Setup) -> tuple[Ledger, tuple[str, ...]]:
     moved = migrate(saved.ledger, found.node)
     notes = (different, *moved.sentences())
     return moved.ledger, tuple(note for note in notes if note)
+
+
+def as_it_was(saved: Saved | None, found: setup.Setup) -> setup.Setup:
+    """Settings and machine, where pods can run on what the agent could place them on when it saved last."""
+    machine = held_to(saved.extra, found.machine) if saved else found.machine
+    return replace(found, machine=machine, node=found.node.on(machine))
 
 
 def setup_of(state: Path, config: Path | None, root: str | None) -> setup.Setup:

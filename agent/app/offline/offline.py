@@ -21,6 +21,7 @@ from agent.core.cgroups.desired import desired_sets
 from agent.core.cgroups.naming import named
 from agent.core.cgroups.verify import CgroupCase, VerifyReport, check
 from agent.core.machines.identity import differs
+from agent.core.machines.in_force import within
 from agent.core.request.annotations import pod_settings
 from agent.engine.enforcer import Enforcer
 from agent.engine.recover import names_in
@@ -133,6 +134,10 @@ def open_leftovers(where: Locations, *, needs_ledger: bool) -> Leftovers:
     cgroups, real = _tree(where, live=where.root is None)
     observed = cgroups.observe()
     _must_be_there(cgroups, where)
+    machine = within(found.machine, cgroups.in_force())
+    found = replace(found, machine=machine, node=found.node.on(machine))
+    limits = found.node.barred(cgroups.kubepods)
+    notes += [limits] if limits else []
     ledger = saved.ledger if saved else found.node.start()
     stand_ins = {number: spot for record in ledger.pods.values() for number, spot in names_of(record.pod).items()}
     kept = names_in(saved.extra) if saved else {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent.app import setup
-from agent.app.offline.folder import carried, saved_in, setup_of
+from agent.app.offline.folder import as_it_was, carried, saved_in, setup_of
 from agent.app.statedir import unplaced_pods as unplaced
 from agent.app.statedir.unplaced_pods import UnplacedPod
 from agent.core.admission.node import Node
@@ -122,13 +122,14 @@ def open_queries(state: Path, config: Path | None, root: str | None, *, needs_le
     """
     store = Checkpoint(state / "checkpoint.json")
     saved = saved_in(store) if needs_ledger else store.load()
-    found = setup_of(state, config, root)
+    found = as_it_was(saved, setup_of(state, config, root))
     if saved is None:
         empty = f"no ledger in {state}: an empty node is taken"
         return OfflineQueries(found, found.node, found.node.start(), notes=(empty, *found.remarks))
     ledger, notes = carried(saved, found)
     node = DeviceTracker(found.node, reported_before(ledger, found.node)).node(found.node)
-    notes = (*notes, *found.remarks)
+    limits = node.barred()
+    notes = (*notes, *found.remarks, *([limits] if limits else []))
     return OfflineQueries(found, node, ledger, unplaced.load(state), unplaced.unenforced(state), notes)
 
 

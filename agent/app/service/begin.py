@@ -12,6 +12,7 @@ from agent.app.setup import Setup
 from agent.app.statedir import recovery_report
 from agent.app.statedir.loading import load, tell_answers
 from agent.app.statedir.metered_store import CountedStore
+from agent.core.machines.in_force import within
 from agent.engine.adopt import AnnotatedGrant
 from agent.engine.engine import Engine
 from agent.engine.ports import Steps
@@ -93,15 +94,14 @@ def begin(
         HostError: the cgroups or the checkpoint cannot be read.
     """
     observed = cgroups.observe()
-    loaded = load(store, setup.node, observed, known.pods)
+    node = setup.node.on(within(setup.machine, cgroups.in_force()))
+    loaded = load(store, node, observed, known.pods)
     tell_answers(loaded.answers, setup.node.rules.answers)
     names = {**loaded.names, **known.names}
-    found = recover(
-        setup.node, loaded.ledger, observed, names, known.pods, complete=loaded.complete, words=known.words
-    )
+    found = recover(node, loaded.ledger, observed, names, known.pods, complete=loaded.complete, words=known.words)
     report = recovery_report.tell(state, found, loaded.aside, since=cgroups.since, saved=store.saved_at())
     engine = Engine(
-        setup.node, found.ledger, cgroups=cgroups, store=CountedStore(store, metrics), reporter=reporters,
+        node, found.ledger, cgroups=cgroups, store=CountedStore(store, metrics), reporter=reporters,
         exempt=exempt, switches=setup.switches, steps=steps, saved=found.as_saved, complete=found.complete,
         room=memory.room if memory else None, halting=FileSwitch(config),
     )  # fmt: skip

@@ -50,6 +50,7 @@ def shown(engine: Engine, memory: NodeMemory | None) -> dict[str, Samples]:
         "placed_pods": _placed(ledger),
         "memory_available_bytes": {str(number): size for number, size in sorted(available.items())},
         "other_writers": {source: source in snapshot.yields for source in SOURCES},
+        "barred_cpus": len(node.machine.barred),
         "answers_info": {node.rules.answers: 1} if node.rules.answers else {},
     }
 

@@ -183,6 +183,7 @@ class NodeService(Generic[Source]):
         self._locality = Locality(parts.cgroups)
         self._missing: dict[str, str] = {}
         self._kept: tuple[str, ...] = ()
+        self._barred = False
         self._tell_machine()
 
     def __enter__(self) -> Self:
@@ -349,6 +350,10 @@ class NodeService(Generic[Source]):
         self.health.set("settings", self.setup.now.wrong)
         self.health.set("publisher", self.source.unready())
         self._tell_missing(state.missing)
+        barred = bool(state.node.barred())
+        if self._barred and not barred:
+            LOG.info("the kubelet's own cgroup has all CPUs and NUMA nodes that pods are granted")
+        self._barred = barred
         self.parts.unplaced.follow(state)
         self.parts.cpu_files.follow(state, self.engine.at_rest)
 

@@ -116,16 +116,22 @@ def _cpus(ledger: Ledger, node: Managed, earlier: Collection[str]) -> Iterator[s
         yield f"CPUs {books.shared & taken} are exclusive and in the shared pool"
     if books.shared - online:
         yield f"the shared pool holds CPUs {books.shared - online}, which are not online"
-    if not node.rules.cpu.static:
-        return  # nothing is granted: the pool is whatever the kernel schedules on
+    if node.rules.cpu.static:  # else nothing is granted: the pool is whatever the kernel schedules on
+        yield from _pool(books.shared, taken, node)
+
+
+def _pool(shared: CpuSet, taken: CpuSet, node: Managed) -> Iterator[str]:
+    """The pool has all that no pod holds, as far as pods can run there, but for what is reserved strictly."""
+    if shared & node.machine.barred:
+        yield f"the shared pool holds CPUs {shared & node.machine.barred}, which no pod can run on"
     strict = node.rules.cpu.options.strict_reservation
-    known = managed(node.machine, node.rules.compatibility).online
-    missing = known - taken - books.shared - (node.reserved if strict else CpuSet())
+    known = managed(node.machine, node.rules.compatibility).usable
+    missing = known - taken - shared - (node.reserved if strict else CpuSet())
     missing -= isolated_apart(node.machine, node.rules, node.reserved)  # they leave the pool, too (safety rule S5)
     if missing:
         yield f"CPUs {missing} are neither exclusive nor in the shared pool"
-    if strict and books.shared & node.reserved:
-        yield f"the shared pool holds the strictly reserved CPUs {books.shared & node.reserved}"
+    if strict and shared & node.reserved:
+        yield f"the shared pool holds the strictly reserved CPUs {shared & node.reserved}"
 
 
 def _within_pods(ledger: Ledger) -> Iterator[str]:

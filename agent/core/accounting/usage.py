@@ -66,11 +66,12 @@ def usage(ledger: Ledger, node: Managed) -> tuple[NodeUse, ...]:
     found = []
     for each in managed(node.machine, node.rules.compatibility).nodes:
         book = books.get(each.id)
-        memory = {
-            name: MemoryUse(size, book.system.get(name, 0) if book else 0, book.reserved.get(name, 0) if book else 0)
-            for name, size in sorted((book.total if book else each.resources).items())
-        }
+        memory = {}
+        for name, size in sorted((book.total if book else each.resources).items()):
+            granted, system = (book.reserved.get(name, 0), book.system.get(name, 0)) if book else (0, 0)
+            system = size - granted if each.id in node.machine.barred_nodes else system
+            memory[name] = MemoryUse(size, system, granted)
         shared = ledger.cpus.shared & each.cpus
-        free = each.cpus - taken - node.reserved
+        free = (each.cpus & node.machine.usable) - taken - node.reserved
         found.append(NodeUse(each.id, taken & each.cpus, shared, node.reserved & each.cpus, free, memory))
     return tuple(found)

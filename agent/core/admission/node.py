@@ -17,6 +17,7 @@ from agent.core.confine import Confiner, align_requested
 from agent.core.cpus import provider as cpus
 from agent.core.devices import provider as devices
 from agent.core.devices.choose import Preference
+from agent.core.machines.in_force import barred
 from agent.core.machines.kubelet_view import managed
 from agent.core.memory import provider as memory
 from agent.core.memory.confined import yielding
@@ -78,6 +79,13 @@ class Node:
         extra, preferences = self._made_of
         return Node(self.machine, replace(self.rules, advertised=None), self.inventory, extra, preferences)
 
+    def on(self, machine: Machine) -> Node:
+        """The same managers where pods can run on more of the machine, or on less (`Machine.barred`)."""
+        if machine is self.machine:
+            return self
+        extra, preferences = self._made_of
+        return Node(machine, self.rules, self.inventory, extra, preferences)
+
     def with_inventory(self, inventory: DeviceInventory) -> Node:
         """The same managers where other devices are known."""
         extra, preferences = self._made_of
@@ -105,6 +113,16 @@ class Node:
     def reserved(self) -> CpuSet:
         """CPUs that the system keeps: named by the settings, or chosen as the CPU manager chooses."""
         return self._cpus.reserved
+
+    def barred(self, path: str = "") -> str:
+        """What pods cannot have of the machine, in words, but for CPUs that the settings keep from pods by name.
+
+        Args:
+            path: of the kubelet's own cgroup, where it is known.
+        """
+        cpu = self.rules.cpu
+        kept = (cpu.reserved or CpuSet()) if cpu.static else self.machine.barred
+        return barred(self.machine, kept, path)
 
     @property
     def providers(self) -> tuple[Provider, ...]:

@@ -279,7 +279,7 @@ class _Resize:
                 left |= held.get(each.name, CpuSet())
         later = self._pod.containers[self._pod.containers.index(container) :]
         beside = (each for each in self._pod.containers if each.kind is not ContainerKind.INIT or each in later)
-        left -= CpuSet.union(held.get(each.name, CpuSet()) for each in beside)
+        left -= CpuSet.union(held.get(each.name, CpuSet()) for each in beside) | self._node.seen.barred
         if not (self._options or self._node.rules.cpu.options).full_pcpus_only:
             return left
         return CpuSet.union(core for core in self._node.seen.cores if core.issubset(left))
@@ -355,7 +355,8 @@ class _Resize:
             why = self._no_more if size > block.size else ""
             if size != block.size and not why:
                 draft.give(block)
-                entered = draft.enter(replace(block, size=size, split=()))
+                barred = size > block.size and block.nodes & self._node.seen.barred_nodes
+                entered = None if barred else draft.enter(replace(block, size=size, split=()))
                 more = f"{size - block.size} bytes of {block.resource} more"
                 why = "" if entered else f"NUMA nodes {block.nodes} have no {more}"
             if entered:

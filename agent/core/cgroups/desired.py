@@ -302,7 +302,9 @@ class _Tree:
         else:
             desired = share(self.ledger, cgroup.pod_uid, name, self.rules, self.machine)
             if name and desired.mems is None and self._unbound(cgroup):
-                desired = replace(desired, mems=self.machine.node_set)
+                desired = replace(desired, mems=self.machine.node_set - self.machine.barred_nodes)
+        if self.v1 and desired.exclusive and not desired.own & self.machine.usable:  # it runs below them all the same
+            desired = DesiredSets(pool_of(self.ledger, cgroup.pod_uid, self.machine), desired.mems)
         self._set(cgroup, desired if desired.exclusive or named else DesiredSets(mems=desired.mems))
         for inner in self.kids.get(cgroup.path, ()):
             self._inner(inner, cgroup, desired)
@@ -344,10 +346,10 @@ class _Tree:
             self._inner(inner, cgroup, desired)
 
     def _set(self, cgroup: Cgroup, desired: DesiredSets) -> None:
-        """Keep what is possible on this kernel: v1 refuses a CPU that is offline (EINVAL), v2 remembers it."""
+        """Keep what is possible on this kernel: v1 refuses a CPU that no pod can run on, v2 remembers it."""
         cpus = desired.cpus
         if cpus is not None and self.v1:
-            cpus = cpus & self.machine.online or None
+            cpus = cpus & self.machine.usable or None
         if cpus is not None or desired.mems is not None:
             exclusive = desired.exclusive and cpus is not None
             same = cpus == desired.cpus and exclusive == desired.exclusive

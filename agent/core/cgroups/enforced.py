@@ -16,7 +16,7 @@ from agent.core.cgroups.plan import CPUS, MEMS
 from agent.core.cgroups.release import QUOTA_FILES
 from agent.errors import MalformedError
 from agent.model.cgroup import FORBIDDEN, HANGS, OCCUPIED, Cgroup, Level, Observed, Write, Written
-from agent.model.idset import CpuSet, NodeSet
+from agent.model.idset import CpuSet, IdSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 
@@ -30,7 +30,7 @@ Errors = Mapping[tuple[str, str], str]
 REMEDIES = {
     "EACCES": "its parent lacks these CPUs or nodes, or the file may not be written",
     "EBUSY": "a cgroup below it holds others, or a real-time or deadline task would lose its CPU time",
-    "EINVAL": "the kernel does not have them: is one offline?",
+    "EINVAL": "the kernel does not have them (is one offline?), or a cgroup beside it has them alone (cpu_exclusive)",
     "ENOSPC": "its processes would be left with nothing",
     "EPERM": "the agent may not write there: it needs the host's cgroups, writable, in its own pod",
     "EROFS": "the agent sees the host's cgroups read-only: mount them writable",
@@ -43,6 +43,9 @@ _ELSE = "the kernel refuses the write"
 _NAMELESS = "neither the API server nor the runtime has said yet which of its containers one that runs is"
 _UNREAD = "granted, and not read back"
 _ABOVE = "another program gave a cgroup above it other nodes, or these have no memory any more"
+_ROOT = "which has {has} alone: it is the kubelet's, numalign never writes it; widen it, or create the pod again"
+_CUT = "which another program made narrower ({has}); that is put right again, with growing pauses"
+_TAKEN = "from which {lost} were taken: a cpuset partition beside it has them, or they are offline"
 _UNFINISHED = "a container was named while this was being written; all of it is planned again at once"
 _AGAIN = "another program wrote it; it is put right again, with growing pauses"
 
@@ -176,6 +179,9 @@ def _holds(ledger: Ledger, uid: str) -> bool:
 
 def _why(look: Look, cgroup: Cgroup, strays: Iterable[tuple[Cgroup, CpuSet]]) -> str:
     desired = look.wanted.get(cgroup.path, DesiredSets())
+    granted = look.ledger.cpus.assigned.get(cgroup.pod_uid, {}).get(look.names[cgroup.container_id][1], CpuSet())
+    if granted & (look.machine.barred - cgroup.effective_cpus):
+        return _differs(look, cgroup.path, CPUS, str(cgroup.effective_cpus), str(granted))
     if desired.exclusive and desired.cpus is not None:
         why = _own(look, cgroup, desired.cpus, desired.own, strays)
         if why:
@@ -185,20 +191,24 @@ def _why(look: Look, cgroup: Cgroup, strays: Iterable[tuple[Cgroup, CpuSet]]) ->
         if pool is not None and not cgroup.effective_cpus.issubset(pool):
             at = _blamed(look, cgroup.path) if cgroup.cpus.issubset(pool) else cgroup.path
             return _differs(look, cgroup.path, CPUS, str(cgroup.effective_cpus), str(pool), at)
-    if desired.mems is None or cgroup.path in look.soon:
-        return ""
-    if cgroup.mems == desired.mems:
-        elsewhere = cgroup.effective_mems - desired.mems
-        return (
-            f"its memory may lie on NUMA nodes {elsewhere}, and not on {desired.mems}: {_ABOVE}" if elsewhere else ""
-        )
+    return "" if desired.mems is None or cgroup.path in look.soon else _memory(look, cgroup, desired.mems)
+
+
+def _memory(look: Look, cgroup: Cgroup, mems: NodeSet) -> str:
+    """Why a container's memory is not bound to the nodes that it was granted."""
+    if cgroup.mems == mems:
+        elsewhere = cgroup.effective_mems - mems
+        if not elsewhere:
+            return ""
+        why = _above(look, cgroup.path, MEMS) or _ABOVE
+        return f"its memory may lie on NUMA nodes {elsewhere}, and not on {mems}: {why}"
     pages = look.unbound.get(cgroup.container_id)
     if pages is not None:
         return (
-            f"its memory is not bound to NUMA nodes {desired.mems}: it has pages on nodes {pages}, which the kernel "
+            f"its memory is not bound to NUMA nodes {mems}: it has pages on nodes {pages}, which the kernel "
             "would move at once; create the pod again, or let them be moved (numalign.io/move-memory)"
         )
-    return _differs(look, cgroup.path, MEMS, str(cgroup.effective_mems), str(desired.mems))
+    return _differs(look, cgroup.path, MEMS, str(cgroup.effective_mems), str(mems))
 
 
 def _own(look: Look, cgroup: Cgroup, cpus: CpuSet, alone: CpuSet, strays: Iterable[tuple[Cgroup, CpuSet]]) -> str:
@@ -252,10 +262,46 @@ def _reason(look: Look, path: str, file: str, at: str) -> str:
     if look.stopped:
         return f"nothing is written: {look.stopped}"
     error = look.errors.get((at, file), "")
-    if not error:
-        return _UNFINISHED if look.unfinished else _AGAIN
-    above = "" if at == path else f"it follows {at}, which could not be written: "
-    return f"{above}{error}: {REMEDIES.get(error, _ELSE)}"
+    if not error and look.unfinished:
+        return _UNFINISHED
+    above = _above(look, path, file) if file in (CPUS, MEMS) and error in ("", "EACCES") else ""
+    if above or not error:
+        return above or _AGAIN
+    follows = "" if at == path else f"it follows {at}, which could not be written: "
+    return f"{follows}{error}: {REMEDIES.get(error, _ELSE)}"
+
+
+def _above(look: Look, path: str, file: str) -> str:
+    """Which cgroup keeps a container from CPUs or nodes that it shall have, and why; "" where none above it does."""
+    tree = {each.path: each for each in look.tree.cgroups}
+    asked, found = _sets(tree[path], file)
+    lost = _target(look, tree[path], file).bits & ~found.bits
+    at = path
+    while lost and (above := tree.get(parent_of(at))) and lost & ~_sets(above, file)[1].bits:
+        at, (asked, found) = above.path, _sets(above, file)
+    what, kind = ("CPUs", CpuSet) if file == CPUS else ("NUMA nodes", NodeSet)
+    missing = kind(lost & ~found.bits)
+    if not missing:
+        return ""
+    if tree[at].level is Level.KUBEPODS:
+        return f"it lies in {at}, {_ROOT.format(has=f'{what} {found}')}"
+    if asked and missing.bits & ~asked.bits:
+        return "" if at == path else f"it follows {at}, {_CUT.format(has=found)}"
+    return f"it lies in {parent_of(at)}, {_TAKEN.format(lost=f'{what} {missing}')}" if look.tree.version > 1 else ""
+
+
+def _target(look: Look, cgroup: Cgroup, file: str) -> IdSet:
+    """What a container shall have, with what it was granted and no pod can run on."""
+    desired = look.wanted.get(cgroup.path, DesiredSets())
+    if file == MEMS:
+        return desired.mems or NodeSet()
+    uid, name = look.names.get(cgroup.container_id, ("", ""))
+    return (desired.cpus or CpuSet()) | look.ledger.cpus.assigned.get(uid, {}).get(name, CpuSet())
+
+
+def _sets(cgroup: Cgroup, file: str) -> tuple[IdSet, IdSet]:
+    """What a cgroup asks for, and what is in force."""
+    return (cgroup.cpus, cgroup.effective_cpus) if file == CPUS else (cgroup.mems, cgroup.effective_mems)
 
 
 def _read(kind: type[S], written: Written | None) -> S | None:

@@ -36,6 +36,7 @@ class ReportLine:
         exclusive: the CPUs are a grant.
         cause: why it is not as it should be; None where it is.
         kept: why it stays so: the reason not to repair it, "" where there is none.
+        barred: the kubelet's own cgroup keeps it so, which no agent writes.
     """
 
     path: str
@@ -49,10 +50,11 @@ class ReportLine:
     exclusive: bool = False
     cause: Cause | None = None
     kept: str = ""
+    barred: bool = False
 
     @property
     def drifted(self) -> bool:
-        """Whether it would be repaired."""
+        """Whether it is to be told as a fault."""
         return self.cause is not None and not self.kept
 
 
@@ -138,19 +140,34 @@ def _sets(case: CgroupCase, wanted: Mapping[str, DesiredSets]) -> Iterable[Repor
             (CPUS, desired.cpus, cgroup.cpus, cgroup.effective_cpus),
             (MEMS, desired.mems, cgroup.mems, cgroup.effective_mems),
         )
-        for file, target, asked, effective in both:
+        for file, wished, asked, effective in both:
+            outside = _outside(case, cgroup) if file == CPUS else CpuSet()
+            target = outside | desired.own if outside else wished
             if target is None:
                 continue
             last = {(cgroup.path, file): str(target)}
             cause = drift.classify(file, target, last, cgroup, parent, case.machine)
+            if outside:
+                cause = Cause.DRIFT_PARENT
+            never: IdSet = case.machine.barred if file == CPUS else case.machine.barred_nodes
+            barred = cause is Cause.DRIFT_PARENT and not target.bits & ~effective.bits & ~never.bits
             pages = case.page_nodes.get(cgroup.path)
             kept = ""
             if cause is not None and file == MEMS and pages and (cgroup.path, file) not in planned:
                 kept = f"its pages lie on nodes {pages}: they would be moved at once (S4)"
             yield ReportLine(
                 cgroup.path, file, cgroup.level, *_who(case, cgroup), str(target), str(asked), str(effective),
-                exclusive=desired.exclusive, cause=cause, kept=kept,
+                exclusive=desired.exclusive, cause=cause, kept=kept, barred=barred,
             )  # fmt: skip
+
+
+def _outside(case: CgroupCase, cgroup: Cgroup) -> CpuSet:
+    """The CPUs that a container was granted and no pod can run on."""
+    uid, name = case.names.get(cgroup.container_id, ("", ""))
+    if uid != cgroup.pod_uid or cgroup.level is not Level.CONTAINER:
+        return CpuSet()
+    granted = case.ledger.cpus.assigned.get(uid, {}).get(name, CpuSet())
+    return granted & (case.machine.barred - cgroup.effective_cpus)
 
 
 def _quotas(case: CgroupCase) -> Iterable[ReportLine]:

@@ -20,13 +20,14 @@ class Hinter:
     Args:
         topology: the machine's CPUs.
         positions: of all its NUMA nodes, those without CPUs too.
+        usable: the CPUs that an empty machine has for pods.
         by_socket: align-by-socket.
     """
 
-    def __init__(self, topology: CpuTopology, positions: Positions, *, by_socket: bool) -> None:
+    def __init__(self, topology: CpuTopology, positions: Positions, usable: CpuSet, *, by_socket: bool) -> None:
         self._cpus = tuple(topology.nodes.get(node, 0) for node in positions.ids)
         self._domain = sum(1 << place for place, cpus in enumerate(self._cpus) if cpus)
-        self._capacity = tuple(cpus.bit_count() for cpus in self._cpus)
+        self._capacity = self._weights(usable)
         per_socket = len(topology.nodes) // topology.num_sockets if by_socket and topology.num_sockets else 0
         self._nodes_per_socket = per_socket
         self._sockets = tuple(self._touched_by(cpus) for cpus in topology.sockets.values()) if per_socket else ()

@@ -1,6 +1,6 @@
 """Which CPUs belong to whom before any pod does: reserved, shared, kernel-isolated (rules 4.1, 4.2; safety rule S5).
 
-    online = shared pool | exclusive | reserved under strict-cpu-reservation | isolated CPUs that nobody holds
+    usable = shared pool | exclusive | reserved under strict-cpu-reservation | isolated CPUs that no pod holds
 
 Reserved CPUs are never granted. They are part of the shared pool unless strict-cpu-reservation is on.
 
@@ -9,6 +9,8 @@ containers would pile up on one of them. They stay grantable: whoever isolated t
 `agent.core.cpus.choose` tries them first and does not mix them with others if it can help it. Given back, they are
 nobody's again. The kubelet does not look at isolation (https://github.com/kubernetes/kubernetes/issues/107761), so
 under Compatibility.KUBELET they are CPUs like any other; and where isolation leaves no CPU to the pool, likewise.
+
+CPUs that the kubelet's own cgroup lacks (`Machine.barred`) are granted to no pod, and are in no pool.
 
 Used by `agent.core.cpus.provider`; `isolated_apart` by `agent.core.accounting.invariants` too.
 """
@@ -69,7 +71,7 @@ def isolated_apart(machine: Machine, rules: Rules, reserved: CpuSet) -> CpuSet:
     if rules.compatibility is Compatibility.KUBELET or not rules.cpu.static:
         return CpuSet()
     strict = reserved if rules.cpu.options.strict_reservation else CpuSet()
-    return machine.isolated & machine.online if machine.online - machine.isolated - strict else CpuSet()
+    return machine.isolated & machine.usable if machine.usable - machine.isolated - strict else CpuSet()
 
 
 def reserved_set(machine: Machine, topology: CpuTopology, rules: Rules) -> CpuSet:
@@ -136,7 +138,7 @@ class Pools:
 
     def shared(self, granted: CpuSet = CpuSet()) -> CpuSet:
         """The shared pool when these CPUs are granted."""
-        return self._machine.online - granted - self._never_shared
+        return self._machine.usable - granted - self._never_shared
 
     def free(self, books: CpuBooks) -> CpuSet:
         """What may be granted now."""
@@ -151,7 +153,7 @@ class Pools:
 
     def put_back(self, books: CpuBooks, cpus: CpuSet) -> CpuSet:
         """The shared pool with CPUs returned to it that a container gave back."""
-        return books.shared | (cpus & self._machine.online) - self._never_shared
+        return books.shared | (cpus & self._machine.usable) - self._never_shared
 
 
 def granted(books: CpuBooks) -> CpuSet:

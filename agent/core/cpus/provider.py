@@ -69,7 +69,9 @@ class CpuManager:
         self._chooser = Chooser(
             topology, options, self._pools.apart, literal=self._kubelet, only_offered=rules.only_offered, kubelet=how
         )
-        self._hinter = Hinter(topology, Positions.of(machine.node_set), by_socket=options.align_by_socket)
+        self._hinter = Hinter(
+            topology, Positions.of(machine.node_set), machine.usable, by_socket=options.align_by_socket
+        )
 
     @property
     def reserved(self) -> CpuSet:
@@ -172,7 +174,7 @@ class CpuManager:
         """The books with the shared CPUs that a container has beside its own, where it asks for some."""
         if not mixed.takes_part(pod, container, self.rules):
             return books
-        part = mixed.part(books, self.rules, self.reserved, granted(books))
+        part = mixed.part(books, self.rules, self.reserved & self._machine.usable, granted(books))
         if part is None:
             return books
         mine = {**books.mixed.get(pod.uid, {}), container.name: part}

@@ -25,7 +25,7 @@ def unit_of(resource: str) -> int:
 
 def most_of(node: Node, resource: str) -> int:
     """How many CPUs or devices the node has: nobody is given more, whatever a pod asks for."""
-    return len(node.seen.online) if resource == "cpu" else len(node.inventory.resources.get(resource, ()))
+    return len(node.seen.usable) if resource == "cpu" else len(node.inventory.resources.get(resource, ()))
 
 
 def requests_of(node: Node, pod: Pod) -> Iterator[tuple[Container, str, int]]:

@@ -85,7 +85,7 @@ class Counter:
         return Supply(
             count,
             {each.id: len(each.cpus & free) for each in nodes if each.cpus},
-            {each.id: len(each.cpus & self.node.seen.online) for each in nodes if each.cpus},
+            {each.id: len(each.cpus & self.node.seen.usable) for each in nodes if each.cpus},
             len(free),
         )
 
@@ -95,11 +95,13 @@ class Counter:
         rules = self.node.rules
         found = next((each for each in self.pod.containers if each.name == container), None)
         request = memory_requests(self.pod, found, rules) if found else pod_memory_requests(self.pod, rules)
-        free = {book.id: max(0, book.free(resource)) for book in seen.memory.nodes}
+        barred = self.node.seen.barred_nodes
+        books = [book for book in seen.memory.nodes if book.id not in barred]
+        free = {book.id: max(0, book.free(resource)) for book in books}
         return Supply(
             request.get(resource, 0),
             free,
-            {book.id: book.allocatable(resource) for book in seen.memory.nodes},
+            {book.id: book.allocatable(resource) for book in books},
             sum(free.values()),
         )
 

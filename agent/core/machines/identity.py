@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from agent.core.machines import in_force
 from agent.model.fields import mapping_of
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
@@ -23,7 +24,15 @@ TOLERATED = 64
 
 def as_saved(machine: Machine) -> dict[str, object]:
     """What is saved with a ledger, in JSON's types."""
-    return {"shape": machine.shape, "memory": {str(node.id): node.memory for node in machine.nodes}}
+    return {
+        "shape": machine.shape, "memory": {str(node.id): node.memory for node in machine.nodes},
+        **in_force.as_saved(machine),
+    }  # fmt: skip
+
+
+def as_it_was(extra: Mapping[str, object], machine: Machine) -> Machine:
+    """The machine at hand with what pods could run on when a ledger was saved; `extra` as in `differs`."""
+    return in_force.as_it_was(machine, mapping_of(extra.get(MACHINE)))
 
 
 def differs(ledger: Ledger, extra: Mapping[str, object], machine: Machine) -> str | None:

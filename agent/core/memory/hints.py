@@ -120,13 +120,11 @@ class Plain:
     Args:
         table: books and request.
         domain: mask of the nodes that count.
-        bindable: mask of the nodes that can be bound to, those with memory; None for all.
     """
 
-    def __init__(self, table: Table, domain: int, bindable: int | None = None) -> None:
+    def __init__(self, table: Table, domain: int) -> None:
         self.table = table
         self.domain = domain
-        self._bindable = bindable
 
     def demand(self) -> Demand | None:
         """All masks that will do; None when none does."""
@@ -149,8 +147,8 @@ class Plain:
         return self.table.has_room(mask) and self.table.may_group(mask) and self.table.fits(mask)
 
     def place(self, mask: int) -> int:
-        """The mask's nodes, less those without memory, which the kernel refuses in cpuset.mems."""
-        return mask if self._bindable is None else mask & self._bindable or mask
+        """The mask's nodes."""
+        return mask
 
 
 def _needs(request: Mapping[str, int], amounts: Mapping[str, tuple[int, ...]]) -> tuple[Need, ...]:

@@ -24,7 +24,7 @@ from agent.host.cgroups import scanning
 from agent.host.cgroups.kernel import Kernel, RealKernel
 from agent.host.cgroups.mounts import Mounts, find_mounts
 from agent.host.cgroups.writing import Writer
-from agent.model.cgroup import Level, Observed, Write, Written
+from agent.model.cgroup import InForce, Level, Observed, Write, Written
 from agent.model.idset import CpuSet
 
 __all__ = ["Cgroups", "Kernel", "Mounts", "RealKernel"]
@@ -86,6 +86,10 @@ class Cgroups:
         observed = scanning.scan(self.mounts, self._kubepods)
         self._known = frozenset(cgroup.path for cgroup in observed.cgroups if cgroup.level is not Level.KUBEPODS)
         return observed
+
+    def in_force(self) -> InForce:
+        """What the kubelet's own cgroup has in force now, where it was seen last. Raises SysfsMalformedError."""
+        return scanning.in_force(self.mounts, self._kubepods or scanning.find_kubepods(self.mounts, self._named))
 
     def apply(self, writes: tuple[Write, ...], go_on: Callable[[], bool] = lambda: True) -> tuple[Written, ...]:
         """Carry out writes in order, and read each back; `go_on` is asked before each, and ends it with False.

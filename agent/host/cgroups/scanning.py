@@ -13,7 +13,7 @@ from agent.core.cgroups.desired import RUNTIME_INNER
 from agent.errors import HostError
 from agent.host.cgroups import layout, reading
 from agent.host.cgroups.mounts import Mounts
-from agent.model.cgroup import Cgroup, Level, Observed
+from agent.model.cgroup import Cgroup, InForce, Level, Observed
 from agent.model.pod import Qos
 
 _ROOT_DEPTH = 6
@@ -83,6 +83,15 @@ def _lives(mounts: Mounts, path: str) -> bool:
         if path.count("/") < depth:
             todo += [f"{path}/{name}" for name in reading.folders(mounts.cpuset + path) or ()]
     return False
+
+
+def in_force(mounts: Mounts, kubepods: str) -> InForce:
+    """What the kubelet's root has in force; on v1 that is what it asks for. Raises SysfsMalformedError."""
+    if not kubepods:
+        return InForce()
+    folder, effective = mounts.cpuset + kubepods, ".effective" if mounts.version == 2 else ""  # noqa: PLR2004 - because the version
+    cpus = reading.cpus(folder, f"cpuset.cpus{effective}")
+    return InForce(kubepods, cpus, reading.nodes(folder, f"cpuset.mems{effective}"))
 
 
 def scan(mounts: Mounts, kubepods: str) -> Observed:

@@ -160,9 +160,10 @@ class EngineDecisions:
             own = saved.cpus.assigned[uid][container] - waiting
             cpus = desired.cpus - waiting if own and desired.cpus else pool_of(saved, uid, machine)
             desired = replace(desired, cpus=cpus, exclusive=bool(own))
-        # the machine may have lost some of it since: the runtime would fail the container for that
-        cpus = desired.cpus & machine.online if desired.cpus else None
-        mems = desired.mems if desired.mems and desired.mems.issubset(machine.node_set) else None
+        # the machine, or the kubelet's own cgroup, may have lost some since: the runtime would fail the container
+        cpus = desired.cpus & machine.usable if desired.cpus else None
+        there = machine.node_set - machine.barred_nodes
+        mems = desired.mems if desired.mems and desired.mems.issubset(there) else None
         if not cpus or not (beside or own_of(saved, uid)):
             return DesiredSets(mems=mems)
         cpus = cpus - (snapshot.lingering & (desired.shared if desired.exclusive else cpus)) or cpus
