@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, groupby, takewhile
 
-from agent.core.cgroups import drift
+from agent.core.cgroups import cuts, drift
 from agent.core.cgroups.burstable import common
 from agent.core.cgroups.desired import DesiredSets, Names, left_over, managed, one_by_one, parent_of, without
 from agent.core.cgroups.enforced import Look, after, unenforced
@@ -94,6 +94,8 @@ class Enforcer:
         """The cgroup whose CPUs are being written, "" for none."""
         self._nameless: Mapping[str, str] = {}
         """The containers without a name in the plan that is carried out: id -> the path of their pod."""
+        self.cuts: cuts.Cuts = cuts.NONE
+        """What cgroups that applications made had before they were cut (cgroup v1)."""
         self.backoff = Backoff(clock)
         self._last: dict[tuple[str, str], str] = {}
         self._alone: dict[str, CpuSet] = {}
@@ -180,6 +182,7 @@ class Enforcer:
         self.names = named(ledger, self.names, observed)
         self._read = (self._read | set(self.living)) & self.names.keys()
         names = named(ledger, self.names, observed, complete=all_named)
+        self.cuts = cuts.standing(self.cuts, observed, machine.online)
         wanted = self._desired_sets(ledger, names, observed, rules, machine)
         if self.faults:
             ledger = without(ledger, self.faults)
@@ -191,6 +194,7 @@ class Enforcer:
             writes = plan(observed, wanted, held=held)
             writes += quota_plan(ledger, names, observed, lift=lift)
             results = self._repair(writes, wanted, observed, machine, ledger, left)
+            self.cuts = cuts.after(self.cuts, observed, results)
         soon = {each.path for each in observed.cgroups if each.path in held and each.container_id not in self.unbound}
         tree = after(observed, results)
         throttled = quota_plan(ledger, names, tree, lift=True) if lift else ()
@@ -206,13 +210,12 @@ class Enforcer:
     def _desired_sets(
         self, ledger: Ledger, names: Names, observed: Observed, rules: Rules, machine: Machine
     ) -> dict[str, DesiredSets]:
-        wanted, faults = one_by_one(ledger, names, observed, rules, machine)
+        wanted, faults = one_by_one(ledger, names, observed, rules, machine, self.cuts)
         self.faults = {uid: sentence(error) for uid, error in faults.items()}
         if managed(ledger, rules):
             return wanted
-        return left_over(
-            wanted, {path: value for (path, file), value in self._last.items() if file == CPUS}, observed
-        )
+        last = {path: value for (path, file), value in self._last.items() if file == CPUS}
+        return left_over(wanted, last, observed, self.cuts)
 
     def learn(self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed) -> None:
         """What is in order counts as written by this agent, for sets that are to be taken back before any look."""
@@ -301,8 +304,9 @@ class Enforcer:
     def release(self, ledger: Ledger, observed: Observed) -> tuple[Written, ...]:
         """Put everything back (safety.md S17); the kill switch keeps nobody from that."""
         self._last.clear()
+        cut, self.cuts = cuts.standing(self.cuts, observed), cuts.NONE
         return self._write(
-            release_plan(ledger, self.names, observed), Occupancy({}, {}, {}, CpuSet(), {}, {}), always=True
+            release_plan(ledger, self.names, observed, cut), Occupancy({}, {}, {}, CpuSet(), {}, {}), always=True
         )
 
     def _put(self, cgroup: Cgroup) -> bool:

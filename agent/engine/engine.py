@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agent.core.admission.node import Node
+from agent.core.cgroups.cuts import NONE, Cuts
 from agent.core.cgroups.naming import worth_saving
 from agent.core.devices.books import shared_sentences
 from agent.core.devices.kubelet import Given, Offered
@@ -75,6 +76,7 @@ class Engine:
         self._keeper = Keeper(
             transitions.begun(node, ledger, switches, saved=saved, complete=complete), store, reporter, steps,
             lambda ledger: worth_saving(ledger, self._enforcer.names, self._enforcer.living),
+            lambda: self._enforcer.cuts,
         )  # fmt: skip
         self._reconciler = Reconciler(self._keeper, self._enforcer, reporter, steps, clock)
         self._memory = MemoryPressure(room, cgroups, lambda text: reporter.problem("meminfo", text))
@@ -170,9 +172,18 @@ class Engine:
             if observed is not None:
                 self._enforcer.learn(before, state.node.rules, state.node.machine, observed)
 
-    def names_at_start(self, names: Mapping[str, tuple[str, str]], stood: Collection[str] | None = None) -> None:
-        """Container ids and whose they are, learnt at start; `stood`: see Reconciler. Nothing is written yet."""
+    def names_at_start(
+        self, names: Mapping[str, tuple[str, str]], stood: Collection[str] | None = None, cut: Cuts = NONE
+    ) -> None:
+        """Take the containers' names that were learnt at the start; nothing is written yet.
+
+        Args:
+            names: as `names` has them.
+            stood: see Reconciler.
+            cut: what applications' own cgroups had before they were cut.
+        """
         with self._lock:
+            self._enforcer.cuts = cut
             self._enforcer.names.update(names)
             self._reconciler.stood = stood
 
@@ -301,7 +312,7 @@ class Engine:
             self._enforcer.keep_of({*uids, *self._state.pods, *self._state.ledger.pods})
 
     def keep_names(self) -> None:
-        """Save the names that were learnt since the last save; now and then, since each save is a sync of the disk.
+        """Save names and cuts that were learnt since the last save; now and then, as each save is a sync of the disk.
 
         What is decided and saved meanwhile has them too. So it is with every start of a container, for the
         runtime never waits (safety rule S9).

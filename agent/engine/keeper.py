@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from agent.core.accounting import invariants
+from agent.core.cgroups.cuts import NONE, SAVED, Cuts
+from agent.core.cgroups.cuts import as_saved as cuts_as_saved
 from agent.core.machines.identity import MACHINE, as_saved
 from agent.engine.ports import Reporter, Steps, Store
 from agent.engine.recover import ANSWERS, LISTED, NAMES
@@ -24,17 +26,19 @@ class Keeper:
         reporter: told once why nothing can be saved.
         steps: told before each save.
         names: container id -> (pod uid, container name), as far as worth saving with a ledger.
+        cut: what applications' own cgroups had before they were cut; saved with it, too.
     """
 
     def __init__(
         self, state: State, store: Store, reporter: Reporter, steps: Steps,
-        names: Callable[[Ledger], dict[str, tuple[str, str]]],
+        names: Callable[[Ledger], dict[str, tuple[str, str]]], cut: Callable[[], Cuts] = lambda: NONE,
     ) -> None:  # fmt: skip
         self._state = state
         self._store = store
         self._reporter = reporter
         self._steps = steps
         self._names = names
+        self._cut = cut
 
     @property
     def state(self) -> State:
@@ -73,24 +77,26 @@ class Keeper:
         return not self._state.unwritable
 
     def save_names(self) -> None:
-        """Save what counts if more names are worth saving now than were saved with it."""
-        if self._names(self._state.ledger) != self._state.names_saved:
+        """Save what counts if other names or cuts are worth saving now than were saved with it."""
+        state = self._state
+        if self._names(state.ledger) != state.names_saved or self._cut() != state.cut_saved:
             self.save()
 
     def _saved(self, state: State) -> State:
         self._steps("save")
-        names = self._names(state.ledger)
+        names, cut = self._names(state.ledger), self._cut()
         extra = {NAMES: {number: [*spot] for number, spot in names.items()}} if names else {}
+        cuts = {SAVED: cuts_as_saved(cut)} if cut else {}
         try:
             self._store.save(
                 state.ledger,
                 {
                     LISTED: state.listening, MACHINE: as_saved(state.node.machine),
-                    ANSWERS: state.node.rules.answers, **extra,
+                    ANSWERS: state.node.rules.answers, **extra, **cuts,
                 },
             )  # fmt: skip
         except CheckpointUnwritableError as error:
             if not state.unwritable:
                 self._reporter.problem("checkpoint", str(error))
             return replace(state, unwritable=str(error))
-        return replace(state, saved=state.ledger, names_saved=names, unwritable="")
+        return replace(state, saved=state.ledger, names_saved=names, cut_saved=cut, unwritable="")

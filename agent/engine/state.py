@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from agent.core.admission.node import Node
+from agent.core.cgroups.cuts import Cuts
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.devices.kubelet import Given
 from agent.engine.device_tracker import DeviceTracker
@@ -38,6 +39,7 @@ class State:
         saved: the grants as the store has them, for who puts them into effect; None where it has none. Another
             machine's or other settings' grants are in `ledger` though they could not be saved.
         names_saved: the containers' names that were saved with them.
+        cut_saved: the same of what applications' own cgroups had before they were cut.
         unwritable: why the ledger cannot be saved; "" while it can. New grants are refused meanwhile.
         starts: containers that started while nothing could be saved, and left what their init containers held.
         pending: machine and settings that could not be followed yet.
@@ -68,6 +70,7 @@ class State:
     switches: Switches = SWITCHES
     saved: Ledger | None = None
     names_saved: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    cut_saved: Cuts = field(default_factory=dict)
     unwritable: str = ""
     starts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     pending: tuple[Node, Switches | None] | None = None

@@ -16,6 +16,7 @@ from typing import Any
 from agent.app.reporters import Reporters
 from agent.core.accounting import invariants
 from agent.core.admission.node import Node
+from agent.core.cgroups.cuts import saved_in
 from agent.core.cgroups.desired import mixed_part
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.machines.in_force import within
@@ -165,7 +166,8 @@ class World:
             reporter=self.reporters, exempt=exempt, switches=Switches(**switches), steps=self.steps.append,
             saved=self.recovered.as_saved, complete=self.recovered.complete, room=room, clock=clock,
         )  # fmt: skip
-        self.engine.names_at_start(names, {each.path for each in self.recovered.standing if not each.sandbox})
+        stood = {each.path for each in self.recovered.standing if not each.sandbox}
+        self.engine.names_at_start(names, stood, saved_in(self.store.extra))
         self.engine.inherit(self.recovered.before)
         self.engine.keep()
 

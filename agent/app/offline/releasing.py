@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from agent.app.offline.offline import Leftovers
+from agent.core.cgroups.cuts import NONE, saved_in, standing
 from agent.core.cgroups.desired import RUNTIME_INNER
 from agent.core.cgroups.release import release_plan
 from agent.model.cgroup import HANGS, VANISHED, Cgroup, Level, Observed, Written
@@ -64,7 +65,8 @@ def release(left: Leftovers) -> Released:
     Raises:
         HostError: the tree cannot be read afterwards.
     """
-    written = left.cgroups.apply(release_plan(left.ledger, left.names, left.observed))
+    cut = standing(saved_in(left.saved.extra), left.observed) if left.saved else NONE
+    written = left.cgroups.apply(release_plan(left.ledger, left.names, left.observed, cut))
     return Released(written, remaining(written, left.cgroups.observe()))
 
 

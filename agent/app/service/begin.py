@@ -105,7 +105,7 @@ def begin(
         exempt=exempt, switches=setup.switches, steps=steps, saved=found.as_saved, complete=found.complete,
         room=memory.room if memory else None, halting=FileSwitch(config),
     )  # fmt: skip
-    engine.names_at_start(names, stood={each.path for each in found.standing if not each.sandbox})
+    engine.names_at_start(names, {each.path for each in found.standing if not each.sandbox}, loaded.cut)
     ran = frozenset(each.pod_uid for each in observed.cgroups if each.level is Level.CONTAINER)
     return Begun(
         engine=engine, reporters=reporters, recovered=found, quarantined=loaded.aside, ran=ran,

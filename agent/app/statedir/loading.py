@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.core.admission.node import Node
+from agent.core.cgroups.cuts import Cuts, saved_in
 from agent.engine.recover import ANSWERS, LISTED, names_in, of_another_machine
 from agent.errors import (
     CheckpointCorruptError,
@@ -34,6 +35,7 @@ class Loaded:
         ledger: None where there is none to be used.
         complete: it was saved after a complete list of pods.
         names: container id -> (pod uid, container name), of those that held something.
+        cut: what applications' own cgroups had before they were cut.
         answers: whose answers were given when it was saved; "" where an older version saved it.
         aside: why the checkpoint was put aside, "" when it was not.
     """
@@ -41,6 +43,7 @@ class Loaded:
     ledger: Ledger | None = None
     complete: bool = True
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    cut: Cuts = field(default_factory=dict)
     aside: str = ""
     answers: str = ""
 
@@ -77,7 +80,8 @@ def _used(store: Checkpoint, node: Node, observed: Observed, pods: Sequence[Pod]
         )
         raise CheckpointForeignError(str(store.path), what)
     answers = str(saved.extra.get(ANSWERS, ""))[:_WORD]
-    return Loaded(saved.ledger, saved.extra.get(LISTED) is not False, names_in(saved.extra), answers=answers)
+    listed = saved.extra.get(LISTED) is not False
+    return Loaded(saved.ledger, listed, names_in(saved.extra), saved_in(saved.extra), answers=answers)
 
 
 def tell_answers(before: str, now: str) -> None:

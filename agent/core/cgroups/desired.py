@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from agent.core.cgroups import byte_order
+from agent.core.cgroups.cuts import CPUS, MEMS, NONE, Cuts, had
 from agent.core.cgroups.naming import UNSURE, unclaimed
 from agent.model.cgroup import Cgroup, Level, Observed
 from agent.model.idset import CpuSet, NodeSet
@@ -105,7 +106,7 @@ def managed(ledger: Ledger, rules: Rules) -> bool:
 
 
 def left_over(
-    wanted: Mapping[str, DesiredSets], written: Mapping[str, str], observed: Observed
+    wanted: Mapping[str, DesiredSets], written: Mapping[str, str], observed: Observed, cut: Cuts = NONE
 ) -> dict[str, DesiredSets]:
     """`wanted`, where sets of CPUs are not managed any more: those that this agent wrote become what kubepods has.
 
@@ -115,12 +116,15 @@ def left_over(
         wanted: as `desired_sets` has it.
         written: path -> the set that this agent wrote there last.
         observed: the tree.
+        cut: of what lies below containers (`agent.core.cgroups.cuts`).
     """
     top = next((each for each in observed.cgroups if each.level is Level.KUBEPODS), None)
     found = dict(wanted)
     for each in observed.cgroups if top else ():
         if top and each.cpus and each.level is not Level.KUBEPODS and written.get(each.path) == str(each.cpus):
-            found[each.path] = replace(found.get(each.path, DesiredSets()), cpus=top.effective_cpus)
+            before = cut[each.path, CPUS].had.bits if (each.path, CPUS) in cut else 0
+            cpus = _fitted(CpuSet(before), top.effective_cpus)
+            found[each.path] = replace(found.get(each.path, DesiredSets()), cpus=cpus)
     return found
 
 
@@ -184,10 +188,10 @@ def desired_sets(
 
 
 def one_by_one(
-    ledger: Ledger, names: Names, observed: Observed, rules: Rules, machine: Machine
+    ledger: Ledger, names: Names, observed: Observed, rules: Rules, machine: Machine, cut: Cuts = NONE
 ) -> tuple[dict[str, DesiredSets], dict[str, Exception]]:
     """The same, and pods (by uid) of which it could not be worked out, each with the fault: theirs are absent."""
-    tree = _Tree(ledger, names, observed, rules, machine)
+    tree = _Tree(ledger, names, observed, rules, machine, cut)
     for cgroup in observed.cgroups:
         if cgroup.level is Level.KUBEPODS:
             tree.below_kubepods(cgroup)
@@ -233,6 +237,7 @@ class _Tree:
     observed: Observed
     rules: Rules
     machine: Machine
+    cut: Cuts = field(default_factory=dict)
     found: dict[str, DesiredSets] = field(default_factory=dict)
     faults: dict[str, Exception] = field(default_factory=dict)
     """Pods that could not be worked out, by uid: one pod's fault leaves the rest of the tree as it is to be."""
@@ -329,7 +334,7 @@ class _Tree:
         """Levels below a container: the runtime's own follows it; deeper ones are the application's (as in S15).
 
         On v2 the kernel intersects the application's sets with ours. On v1 they would keep ours from shrinking
-        (EBUSY), so what no longer fits is cut, and nothing else.
+        (EBUSY), so what no longer fits is cut, and nothing else; it comes back when the container has it again.
         """
         mine = parent.level is Level.CONTAINER and cgroup.path == f"{parent.path}/{RUNTIME_INNER}"
         if mine:
@@ -337,8 +342,9 @@ class _Tree:
             mems = above.mems if self.v1 or cgroup.mems else None
             desired = DesiredSets(above.cpus if named else None, mems, exclusive=above.exclusive, shared=above.shared)
         elif self.v1:
-            mems = _fitted(cgroup.mems, above.mems)
-            desired = replace(above, cpus=_fitted(cgroup.cpus, above.cpus), mems=mems, runtime_cpus=None)
+            cpus = _fitted(CpuSet(had(self.cut, cgroup, CPUS).bits), above.cpus)
+            mems = _fitted(NodeSet(had(self.cut, cgroup, MEMS).bits), above.mems)
+            desired = replace(above, cpus=cpus, mems=mems, runtime_cpus=None)
         else:
             return
         self._set(cgroup, desired)

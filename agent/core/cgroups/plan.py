@@ -27,12 +27,12 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
 
+from agent.core.cgroups import cuts
 from agent.core.cgroups.desired import DesiredSets, children_of, parent_of
 from agent.model.cgroup import Cause, Cgroup, Level, Observed, Write
 from agent.model.idset import CpuSet, NodeSet
 
-CPUS = "cpuset.cpus"
-MEMS = "cpuset.mems"
+CPUS, MEMS = cuts.CPUS, cuts.MEMS
 
 PageNodes = Mapping[str, NodeSet]
 """Cgroup path -> the nodes that hold its pages."""

@@ -18,10 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from agent.core.cgroups.cuts import NONE, Cuts
 from agent.core.cgroups.desired import RUNTIME_INNER, Names, children_of, own_of
 from agent.core.cgroups.plan import CPUS, MEMS
 from agent.core.request.amounts import eligible
 from agent.model.cgroup import Cause, Cgroup, Level, Observed, Write
+from agent.model.idset import IdSet
 from agent.model.ledger import LOST_CPUS, Ledger
 from agent.model.pod import Container, ContainerKind, Pod, Qos
 
@@ -33,14 +35,14 @@ MIN_QUOTA = 1_000
 """Microseconds: the least that the kernel takes."""
 
 
-def release_plan(ledger: Ledger, names: Names, observed: Observed) -> tuple[Write, ...]:
+def release_plan(ledger: Ledger, names: Names, observed: Observed, cut: Cuts = NONE) -> tuple[Write, ...]:
     """The writes that give every cgroup below kubepods what kubepods has, and restore the quota.
 
     First everything is widened, parents first: that always works. Then, on v2, sets are emptied so that they inherit
     again; the kernel refuses that with ENOSPC while processes live in the cgroup or below it (kernel/cgroup/cpuset.c;
     https://github.com/systemd/systemd/issues/43846). Such a refusal is expected: what the widening wrote stays, and
     means the same until a CPU comes online. Cgroups without a set of their own are left alone, and so are levels that
-    an application made below its container: nothing tells what it had chosen there.
+    an application made below its container, which get what they had before they were cut.
     """
     writes: list[Write] = []
     for cgroup, top in _below_kubepods(observed):
@@ -48,6 +50,13 @@ def release_plan(ledger: Ledger, names: Names, observed: Observed) -> tuple[Writ
             writes.append(Write(cgroup.path, CPUS, str(top.effective_cpus), str(cgroup.cpus), Cause.RELEASE))
         if cgroup.mems and top.effective_mems != cgroup.mems:
             writes.append(Write(cgroup.path, MEMS, str(top.effective_mems), str(cgroup.mems), Cause.RELEASE))
+    for cgroup in observed.cgroups if cut else ():
+        asked: tuple[tuple[str, IdSet], ...] = ((CPUS, cgroup.cpus), (MEMS, cgroup.mems))
+        writes += [
+            Write(cgroup.path, file, str(cut[cgroup.path, file].had), str(asks), Cause.RELEASE)
+            for file, asks in asked
+            if (cgroup.path, file) in cut
+        ]
     writes += _restored(ledger, names, observed)
     if observed.version != 1:
         for cgroup, top in _below_kubepods(observed):
