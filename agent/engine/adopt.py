@@ -41,7 +41,7 @@ from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Ledger, PodRecord
 from agent.model.pod import Container, ContainerKind, Pod
 from agent.model.quantity import units
-from agent.model.rules import Compatibility, Policy, Scope
+from agent.model.rules import Compatibility, MemoryTier, Policy, Scope
 
 LOST = "the saved ledger was lost"
 Devices = Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -283,7 +283,9 @@ class Adopter:
             if cgroup is None or (len(everywhere) > 1 and cgroup.mems in (NodeSet(), everywhere)):
                 continue  # not bound; where there is only one node, nobody can tell, nor needs to
             found[container.name] = tuple(
-                self._fitting(pod.uid, container.name, Block(name, units(milli), cgroup.mems or everywhere))
+                self._fitting(
+                    pod.uid, container.name, Block(name, units(milli), self._granted(cgroup.mems) or everywhere)
+                )
                 for name, milli in sorted(container.requests.items())
                 if name == "memory" or name.startswith("hugepages-")
             )
@@ -299,6 +301,11 @@ class Adopter:
             said[name] = f"{said[name]}; {what}" if name in said else f"{RESIZE}: {what}; it keeps what it has"
             block = replace(block, size=most)
         return self._memory.enter(block) or block
+
+    def _granted(self, mems: NodeSet) -> NodeSet:
+        """The nodes that memory was granted on, without the one beside movable memory (`tiers.with_ordinary`)."""
+        far = NodeSet.from_ids(each.id for each in self._node.machine.nodes if each.movable) & mems
+        return far if far and self._node.rules.memory.tier is MemoryTier.FAR else mems
 
     def _kept_on(self, pod: Pod, found: Mapping[str, CpuSet], whole: Cgroup | None) -> NodeSet | None:
         """The nodes that a pod which asks for it is confined to now; None where it is not."""

@@ -27,6 +27,7 @@ from agent.core.cgroups.enforced import IN_FORCE, Unenforced, sentence
 from agent.core.devices.claims import claims_of
 from agent.core.devices.claims import noted as claims_noted
 from agent.core.devices.nearness import noted, pairs_of
+from agent.core.explain.grants import beside_movable
 from agent.core.request import exclusive, mixed
 from agent.core.request.amounts import HUGE
 from agent.engine.adopt import AnnotatedGrant
@@ -122,6 +123,7 @@ def admitted(
     hints: Hints = no_hints,
     unenforced: Unenforced = IN_FORCE,
     rules: Rules = _PLAIN,
+    note: str = "",
 ) -> PodReport:
     """The report of a pod that is in the ledger; raises KeyError for any other."""
     record = ledger.pods[uid]
@@ -152,7 +154,10 @@ def admitted(
         body["unenforced"] = unenforced[""]
     status, reason, message = _verdict(record, cpus, nodes)
     own = ledger.cpus.assigned.get(uid, {})
-    notes = exclusive.note(record.pod, rules, holds=bool(own)), mixed.note(record.pod, rules, parts, own)
+    notes = (
+        exclusive.note(record.pod, rules, holds=bool(own)), mixed.note(record.pod, rules, parts, own),
+        beside_movable(ledger, uid, machine), note,
+    )  # fmt: skip
     message = _noted(message, reason, "; ".join(filter(None, notes)))
     message += _pages(record, ledger, reason)
     if unenforced:

@@ -245,7 +245,7 @@ class Machine:
     @cached_property
     def digest(self) -> str:
         """Sixteen hex digits over all facts that grants depend on: CPUs, nodes, memory, devices. Not the name."""
-        facts = {
+        facts: dict[str, object] = {
             "cpus": [asdict(cpu) for cpu in self.cpus],
             "nodes": [
                 [n.id, str(n.cpus), n.memory, n.hugepages, n.distances, n.kind, str(n.initiators)] for n in self.nodes
@@ -253,6 +253,8 @@ class Machine:
             "isolated": str(self.isolated),
             "devices": [[d.address, d.class_code, d.vendor, d.device, str(d.numa_nodes)] for d in self.devices],
         }
+        if movable := [node.id for node in self.nodes if node.movable]:
+            facts["movable"] = movable
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
     @cached_property

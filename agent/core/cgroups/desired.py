@@ -27,6 +27,7 @@ from typing import TypeVar
 from agent.core.cgroups import byte_order
 from agent.core.cgroups.cuts import CPUS, MEMS, NONE, Cuts, had
 from agent.core.cgroups.naming import UNSURE, unclaimed
+from agent.core.machines.tiers import with_ordinary
 from agent.model.cgroup import Cgroup, Level, Observed
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
@@ -78,6 +79,7 @@ def share(ledger: Ledger, uid: str, container: str, rules: Rules, machine: Machi
     for a sandbox) gets the pool.
     """
     mems = _mems(ledger, uid, container, rules)
+    mems = None if mems is None else mems | beside(ledger, uid, container, mems, machine)
     if not managed(ledger, rules):
         return DesiredSets(mems=mems)
     own = ledger.cpus.assigned.get(uid, {}).get(container) if container else None
@@ -87,6 +89,11 @@ def share(ledger: Ledger, uid: str, container: str, rules: Rules, machine: Machi
     pool = pool_of(ledger, uid, machine)
     told = byte_order.for_runtime(pool, own_of(ledger, uid)) if pool else None
     return DesiredSets(pool, mems, runtime_cpus=told if told != pool else None)
+
+
+def beside(ledger: Ledger, uid: str, container: str, mems: NodeSet, machine: Machine) -> NodeSet:
+    """The nodes that a container's memory may lie on beside those that it was granted: none of most."""
+    return with_ordinary(machine, mems, ledger.cpus.assigned.get(uid, {}).get(container, CpuSet())) - mems
 
 
 def mixed_part(ledger: Ledger, uid: str, container: str, machine: Machine) -> CpuSet:

@@ -20,7 +20,7 @@ from agent.core.devices.kubelet import explained, given_to, handed_over
 from agent.core.devices.nearness import pairs_of, sentences
 from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
-from agent.core.explain.grants import gives, grants_of, held_words, holdings_of
+from agent.core.explain.grants import beside_movable, gives, grants_of, held_words, holdings_of
 from agent.core.explain.merges import MergeExplainer
 from agent.core.explain.nearer import nearer
 from agent.core.explain.remarks import beyond, remarks
@@ -160,7 +160,8 @@ class _Explainer:
             verdict = Verdict.NOT_PREFERRED
         elif not any(each.cpus or each.nodes or each.devices for each in got):
             verdict = Verdict.SHARED
-        found = Found()
+        found, movable = Found(), beside_movable(run.ledger or self.ledger, self.pod.uid, self.node.machine)
+        self.notes += [movable] if movable else []
         if run.ledger is not None and (self.record is None or as_of is AsOf.ADMISSION):
             self.notes += filter(None, [nearer(self.node, run.case, run.ledger)])
         if verdict is Verdict.NOT_PREFERRED and run.ledger is not None and is_aligned(run.ledger, self.pod):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from agent.core.admission.node import Node
-from agent.core.cgroups.desired import mixed_part
+from agent.core.cgroups.desired import beside, mixed_part
 from agent.core.explain.values import Holding
 from agent.core.explain.words import amount, cpus, listing, on
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
+from agent.model.machine import Machine
 from agent.model.pod import ContainerKind, Pod
 
 
@@ -49,6 +50,19 @@ def words_of(node: Node, got: Holding) -> str:
         return _placed(parts)
     pool = f"shared {cpus(got.pool)} on {on(got.confined)}" if got.confined else f"the shared pool, {cpus(got.pool)}"
     return f"{pool}, with {_placed(parts)}" if parts else pool
+
+
+def beside_movable(ledger: Ledger, uid: str, machine: Machine) -> str:
+    """Which nodes a pod's memory may lie on beside those that it was granted, and why; "" for none."""
+    record, found = ledger.pods.get(uid), dict[str, None]()
+    for container in record.pod.containers if record and record.bind_memory else ():
+        grant = ledger.grant(uid, container.name)
+        mems = grant.mems or NodeSet()
+        more = beside(ledger, uid, container.name, mems, machine)
+        if more:
+            found[f"{on(mems)} has movable memory alone, which cannot hold the kernel's own (pipes, sockets): "
+                  f"{container.name} may use memory on {on(more)} as well"] = None  # fmt: skip
+    return "; ".join(found)
 
 
 def gives(node: Node, ledger: Ledger, pod: Pod) -> dict[str, str]:

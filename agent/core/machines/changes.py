@@ -90,6 +90,8 @@ def _node(was: NumaNode, now: NumaNode, subject: str, *, same_nodes: bool) -> It
         yield f"the distances of NUMA {subject} changed"
     if was.kind != now.kind:
         yield f"the memory of NUMA {subject} was {was.kind} and is {now.kind}"
+    if was.movable != now.movable:
+        yield f"the memory of NUMA {subject} is {'movable only' if now.movable else 'not movable only any more'}"
     if was.initiators != now.initiators:
         before, after = was.initiators or "-", now.initiators or "-"
         yield f"the memory of NUMA {subject} was nearest to nodes {before}, now {after}"

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.core.merge.masks import Positions, members
+from agent.model.idset import CpuSet, NodeSet
 from agent.model.machine import Machine
 
 
@@ -67,6 +68,22 @@ class Reach:
             if mask >> node & 1:
                 folded |= hosts
         return folded
+
+
+def with_ordinary(machine: Machine, nodes: NodeSet, cpus: CpuSet) -> NodeSet:
+    """The nodes that cpuset.mems names for memory on these: never such with movable memory alone.
+
+    The kernel takes pipes, sockets and the like from ordinary memory only, and they would fail with ENOMEM
+    (https://docs.kernel.org/admin-guide/mm/memory-hotplug.html#zone-movable). The node beside is that of the CPUs,
+    else a near one.
+    """
+    ordinary = NodeSet.from_ids(each.id for each in machine.nodes if each.memory and each.online and not each.movable)
+    ordinary -= machine.barred_nodes
+    movable = [each for each in machine.nodes if each.id in nodes and each.movable]
+    if len(movable) < len(nodes) or not movable:
+        return nodes
+    near = NodeSet.union(each.initiators for each in movable)
+    return nodes | (machine.nodes_of(cpus) & ordinary or near & ordinary or ordinary)
 
 
 def _closest(row: tuple[int, ...], hosts: int) -> int:
