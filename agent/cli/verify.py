@@ -39,7 +39,8 @@ def command(*, where: Locations, drift_only: bool, output: str) -> None:
             drift-offline  a CPU or a node went away
             quota          a CFS quota came back (resize, daemon-reload)
 
-    A thread that chose fewer CPUs than its container has is shown, and is no drift: that is the application's affair.
+    A thread with fewer CPUs than its container has is shown, and is no drift: the application chose them, or the
+    container was started with them, which is said where no thread of it has more.
 
     Exit codes: 0 all is as it should be; 1 drift; 2 wrong input; 3 a fault of this machine, or nothing to compare.
     """  # noqa: D301 - click's mark for text that is not folded is this very character

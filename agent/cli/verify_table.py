@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from rich.console import Console
+
 from agent.app.offline.offline import Leftovers
 from agent.cli import show
 from agent.cli.grid import Below, Cell, TextGrid
-from agent.core.cgroups.verify import ReportLine, VerifyReport
+from agent.core.cgroups.verify import INHERITED, Narrow, ReportLine, VerifyReport
 from agent.model.cgroup import Level
+
+_MOST = 10
+"""Containers with inherited CPUs that are named; JSON has all."""
 
 
 def print_report(left: Leftovers, report: VerifyReport, lines: Iterable[ReportLine], threads: int) -> None:
@@ -24,13 +29,27 @@ def print_report(left: Leftovers, report: VerifyReport, lines: Iterable[ReportLi
     rows = list(lines)
     if rows:
         _grid(rows).print(target)
-    for each in report.narrow[:threads]:
+    _inherited(target, [each for each in report.narrow if each.inherited])
+    own = [each for each in report.narrow if not each.inherited]
+    for each in own[:threads]:
         who = f"{each.pod} {each.container}".strip() or each.path
         show.sentences(target, [f"thread {each.thread} of {who} chose CPUs {each.cpus} of {each.of}: its own affair"])
-    if len(report.narrow) > threads:
-        show.sentences(target, [f"and {len(report.narrow) - threads} threads more; --output json names them"])
+    if len(own) > threads:
+        show.sentences(target, [f"and {len(own) - threads} threads more; --output json names them"])
     show.sentences(target, left.notes, "yellow")
     show.sentences(target, _verdict(report))
+
+
+def _inherited(target: Console, narrow: list[Narrow]) -> None:
+    """Containers all of whose threads have a part of its CPUs only: one sentence on what may be the cause."""
+    names = ((f"{each.pod} {each.container}".strip() or each.path, each.cpus, each.of) for each in narrow)
+    places = list(dict.fromkeys(names))
+    if not places:
+        return
+    here = [f"all threads of {name} may use CPUs {cpus} of {of} only" for name, cpus, of in places[:_MOST]]
+    show.sentences(target, here)
+    more = f"so do those of {len(places) - _MOST} containers more; " if len(places) > _MOST else ""
+    show.sentences(target, [f"{more}{INHERITED}"], "yellow")
 
 
 def _grid(lines: Iterable[ReportLine]) -> TextGrid:

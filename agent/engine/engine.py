@@ -261,6 +261,14 @@ class Engine:
             self._follow_in_force()
             self._admitter.let_in()
 
+    def retell(self, uids: Iterable[str]) -> None:
+        """Tell once more what pods have in force: something is to be said beside it."""
+        with self._lock:
+            state = self._state
+            for known in (state.pods[uid] for uid in sorted(uids) if uid in state.pods and uid in state.ledger.pods):
+                unenforced = state.unenforced.get(known.pod.uid, {})
+                self._reporter.enforced(known.pod, state.shown, known.settings, unenforced)
+
     def soften(self, uid: str, wish: OnMisalignment) -> None:
         """A refused pod's owner was refused too often: from now on something milder is done to it (safety.md S12)."""
         with self._lock:

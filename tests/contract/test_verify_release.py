@@ -193,7 +193,7 @@ def test_what_a_parent_lacks_is_told_as_such(site: Site) -> None:
 
 
 def test_s15_a_threads_own_affinity_is_told_and_is_no_drift(site: Site) -> None:
-    """A thread that chose fewer CPUs than its container has is named; the exit code stays 0 and it is left alone."""
+    """A thread with fewer CPUs than its container has is named, with what it may be; nothing is put right."""
     if site.tree.root != "/sys/fs/cgroup":
         pytest.skip("the processes of a scratch tree are numbers, not processes")
     release = site.run("release", "--output", "json")
@@ -204,9 +204,18 @@ def test_s15_a_threads_own_affinity_is_told_and_is_no_drift(site: Site) -> None:
     found = site.verify(0)
     mine = [each for each in found["threads"] if each["path"] == site.at(WEB)]
     assert mine == [
-        {"path": site.at(WEB), "pod": "", "container": "web", "thread": site.pids[WEB], "cpus": "1", "of": "0-1"}
-    ]
+        {
+            "path": site.at(WEB), "pod": "", "container": "web", "thread": site.pids[WEB], "cpus": "1", "of": "0-1",
+            "inherited": False,
+        }
+    ]  # fmt: skip
     assert "its own affair" in site.run("verify").stdout
+    for thread in Path("/proc", str(site.pids[WEB]), "task").iterdir():
+        os.sched_setaffinity(int(thread.name), {1})
+    said = " ".join(site.run("verify").stdout.split())
+    assert "all threads of web may use CPUs 1 of 0-1 only" in said
+    assert "inherited from the runtime (CPUAffinity= of its unit?)" in said
+    assert "its own affair" not in said
     cgroups = Cgroups(site.tree.root, kubepods=f"{site.tree.base}/kubepods")
     everywhere = Ledger(MACHINE.digest, wide, pods=LEDGER.pods)
     assert plan(cgroups.observe(), desired_sets(everywhere, NAMES, cgroups.observe(), RULES, MACHINE)) == ()

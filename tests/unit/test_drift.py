@@ -163,3 +163,22 @@ def test_s15_a_thread_that_chose_fewer_cpus_is_told_and_is_no_drift(version: int
     report = check(CgroupCase(LEDGER, world.names, world.observe(), RULES, MACHINE, affinities=affinities))
     assert report.narrow == (Narrow(MAIN, "ns/db", "main", 7, "4", "4-5"),)
     assert report.drifted == ()
+
+
+@pytest.mark.parametrize(
+    ("threads", "inherited"),
+    [
+        ({7: "4"}, [True]),
+        ({7: "4", 8: "4"}, [True, True]),
+        ({8: "4-5", 7: "4"}, [False]),
+        ({7: "4-5", 8: "4"}, [False]),
+        ({7: "4", 8: "5"}, [False, False]),
+    ],
+)
+def test_s15_what_a_container_was_started_with_is_told_apart(threads: dict[int, str], inherited: list[bool]) -> None:
+    """A runtime's CPUAffinity= shows in the first thread and in all beside it; else the threads chose their own."""
+    world, _ = enforced(2)
+    affinities = {MAIN: {number: CpuSet.parse(cpus) for number, cpus in threads.items()}}
+    report = check(CgroupCase(LEDGER, world.names, world.observe(), RULES, MACHINE, affinities=affinities))
+    assert [each.inherited for each in report.narrow] == inherited
+    assert report.drifted == ()

@@ -26,6 +26,7 @@ from agent.app.cluster.summary import SummaryText, says_the_same
 from agent.app.cluster.topology_loop import TopologyLoop
 from agent.app.page.server import NodePage
 from agent.app.reporters import Measured, Reporters
+from agent.app.service.affinities import Affinities
 from agent.app.service.begin import Begun, StartFacts, begin
 from agent.app.service.edges import DeviceHints, NodeEdges, Sockets
 from agent.app.service.followed_setup import FollowedSetup
@@ -137,7 +138,7 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
         )  # fmt: skip
         engine = begun.engine
         cpu_files = CpuFiles(options.state, options.state_on_host)
-        hints = DeviceHints(engine)
+        hints, affinities = DeviceHints(engine), Affinities(cgroups)
         publisher = Publisher(
             client, options.node_name,
             dropped=lambda why: metrics.count("events_dropped_total", why),
@@ -148,7 +149,7 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
             publisher, Regarding("Node", "", options.node_name, options.node_name),
             lambda: (engine.snapshot.node.seen, engine.snapshot.node.rules), ran=begun.ran.__contains__,
             most_refusals=refusals.per_owner_per_hour, fallback=OnMisalignment(refusals.fallback.value),
-            acting=lambda: engine.acting, count=count, exempt=exempt, hints=hints,
+            acting=lambda: engine.acting, count=count, exempt=exempt, hints=hints, note=affinities.note,
         )  # fmt: skip
         windows = Windows(lambda seconds: metrics.time("start_to_pin_seconds", seconds=seconds))
         reporters.add(Measured(metrics, windows, lambda: engine.snapshot.node.rules.topology.policy))
@@ -214,7 +215,7 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
             pulse=pulse, health=health, metrics=metrics, reporters=reporters, setup=setup, cgroups=cgroups,
             engine=engine, edges=edges, events=events, page=page, memory=memory,
             unplaced=UnplacedPods(options.state), cpu_files=cpu_files, metrics_address=options.metrics_address,
-            threads=(publisher, topology, claims, intake, edges, events, hotplug, pods),
+            affinities=affinities, threads=(publisher, topology, claims, intake, edges, events, hotplug, pods),
         )  # fmt: skip
         return NodeService(parts, source, closing.pop_all())
 

@@ -19,6 +19,7 @@ from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 from agent.app.page.server import NodePage
 from agent.app.reporters import Reporters
+from agent.app.service.affinities import Affinities
 from agent.app.service.edges import NodeEdges
 from agent.app.service.followed_setup import FollowedSetup
 from agent.app.service.gauges import Locality, shown
@@ -136,6 +137,7 @@ class NodeParts:
         unplaced: keeps who is refused, waits or is left alone, for `numalign explain`.
         cpu_files: what tells mixed containers which CPUs are theirs.
         metrics_address: where metrics and health are served, "" for nowhere.
+        affinities: which containers were started on a part of their CPUs; None where no pod can be told.
         threads: in the order of starting; stopped in the reverse one: no new pods, then the last ones are told.
     """
 
@@ -154,6 +156,7 @@ class NodeParts:
     cpu_files: CpuFiles
     metrics_address: str
     threads: Sequence[Part]
+    affinities: Affinities | None = None
 
 
 class NodeService(Generic[Source]):
@@ -294,6 +297,8 @@ class NodeService(Generic[Source]):
             self.parts.edges.again()
         self._serve_page()
         self._locality.look(self.engine.ledger, self.engine.names, self.engine.snapshot.node.machine)
+        if self.parts.affinities is not None:
+            self.parts.affinities.look(self.engine)
 
     def _follow(self) -> None:
         """The settings, the machine or the Node's allocatable changed."""

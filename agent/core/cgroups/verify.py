@@ -21,6 +21,12 @@ from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.rules import Rules
 
+INHERITED = (
+    "inherited from the runtime (CPUAffinity= of its unit?), or chosen as the container was started (taskset): "
+    "numalign repairs neither; runc from 1.3.1 and crun from 1.9.2 on reset what is inherited"
+)
+"""What is said of containers all of whose threads have a part of its CPUs."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReportLine:
@@ -60,7 +66,15 @@ class ReportLine:
 
 @dataclass(frozen=True, slots=True)
 class Narrow:
-    """A thread that chose fewer CPUs than its container has: the application's own affair (safety rule S15)."""
+    """A thread with fewer CPUs than its container has: never repaired (safety rule S15).
+
+    Attributes:
+        path, pod, container: where.
+        thread: its id.
+        cpus, of: its CPUs, and those of the container.
+        inherited: the container's first thread has these, and none has more: it was started with them. Where not,
+            the thread chose them, which is the application's own affair.
+    """
 
     path: str
     pod: str
@@ -68,6 +82,7 @@ class Narrow:
     thread: int
     cpus: str
     of: str
+    inherited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +205,25 @@ def _who(case: CgroupCase, cgroup: Cgroup) -> tuple[str, str]:
 
 def _narrow(case: CgroupCase) -> Iterable[Narrow]:
     for cgroup in case.observed.cgroups:
-        for thread, cpus in sorted(case.affinities.get(cgroup.path, {}).items()):
-            if cpus != cgroup.effective_cpus and cpus.issubset(cgroup.effective_cpus):
-                yield Narrow(cgroup.path, *_who(case, cgroup), thread, str(cpus), str(cgroup.effective_cpus))
+        threads, every = sorted(case.affinities.get(cgroup.path, {}).items()), cgroup.effective_cpus
+        at_start = inherited(dict(threads), every)
+        for thread, cpus in threads:
+            if cpus != every and cpus.issubset(every):
+                place = _who(case, cgroup)
+                yield Narrow(cgroup.path, *place, thread, str(cpus), str(every), inherited=cpus == at_start)
+
+
+def inherited(affinities: Mapping[int, CpuSet], every: CpuSet) -> CpuSet | None:
+    """The CPUs that a container's processes were started with, where these are a part of its own; else None.
+
+    Its first thread has them, and no thread has one beyond: since Linux 6.2 what a runtime's own unit may use
+    (CPUAffinity= of systemd) is inherited by all that it starts, and comes back where its set is written.
+    """
+    if not affinities:
+        return None
+    first = affinities[min(affinities)]
+    narrow = first != every and first.issubset(every)
+    return first if narrow and all(each.issubset(first) for each in affinities.values()) else None
 
 
 def _nameless(case: CgroupCase) -> Iterable[str]:

@@ -39,6 +39,9 @@ class Cgroups:
         kubepods: path of the kubelet's root within the hierarchy, where it cannot be told by looking (two kubelets).
         patience: seconds that one `apply` waits for writes of memory nodes (safety.md S8).
 
+    Attributes:
+        real: a real kernel stands behind the tree, and what its files name are processes.
+
     Raises:
         HostError: no cpuset controller below `root`.
 
@@ -56,6 +59,7 @@ class Cgroups:
         self._named = kubepods
         self._kubepods = ""
         self._known: frozenset[str] = frozenset()
+        self.real = kernel is None
         self._writer = Writer(self.mounts, kernel or RealKernel(), patience)
 
     @property

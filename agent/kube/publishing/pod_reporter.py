@@ -69,6 +69,7 @@ class PodReporter:
         most_refusals: of one owner within an hour (safety.md S12).
         fallback: what `fail` and `evict` become beyond that.
         hints: which devices containers cannot use through a file (safety.md S22).
+        note: what is to be said of a pod, by uid, beside its grant.
         exempt: why a pod is left alone (safety.md S2): then it carries no word of ours either.
         acting: False while only observing: reports are told, but one switch stops all that is done to pods (safety
             rule S3).
@@ -87,6 +88,7 @@ class PodReporter:
         clock: Callable[[], float] = time.monotonic,
         count: Count = lambda _what, _label: None,
         hints: pod_reports.Hints = pod_reports.no_hints,
+        note: Callable[[str], str] = lambda _uid: "",
         exempt: Callable[[Pod], str] = lambda _pod: "",
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -94,6 +96,7 @@ class PodReporter:
         self._node = node
         self._facts = facts
         self._hints = hints
+        self._note = note
         self._exempt = exempt
         self._ran, self._now = ran, now
         self._fallback = fallback
@@ -188,7 +191,7 @@ class PodReporter:
 
     def _admitted(self, face: _Face, uid: str, ledger: Ledger, unenforced: Unenforced) -> None:
         machine, rules = self._facts()
-        told = pod_reports.admitted(uid, ledger, machine, self._hints, unenforced, rules)
+        told = pod_reports.admitted(uid, ledger, machine, self._hints, unenforced, rules, self._note(uid))
         if told.reason in pod_reports.WARNED and not pod_reports.carried_but_pinned(face.body, told):
             about = Regarding("Pod", face.namespace, face.name, face.api_uid)
             self._publisher.record(Notice(about, "Warning", told.reason, told.message))
