@@ -132,6 +132,8 @@ def _details(target: Console, found: Explanation) -> None:
     if found.holdings:
         _heading(target, "Holding" if found.verdict is not Verdict.REFUSED else "Has")
         target.print(_got(found.holdings))
+        for got in found.holdings:
+            _paragraph(target, f"{got.container}: {got.caches}" if got.caches else "")
     if found.refusal is not None:
         _heading(target, "In the kubelet's words")
         _paragraph(target, f"{found.refusal.reason.value}: {found.refusal.message}".removesuffix("."))

@@ -121,6 +121,27 @@ def test_where_would_it_fit(left: Left, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ("fixed", "app: CPUs 5,7,12-13,15 share one L3 cache: 4-7,12-15."),
+        ("kubelet-1.37", "app: CPUs 3,5,11-13 lie in 2 L3 caches: 0-3,8-11 | 4-7,12-15."),
+    ],
+)
+def test_details_say_in_which_l3_caches_the_cpus_lie(tmp_path: Path, answers: str, said: str) -> None:
+    """With prefer-align-cpus-by-uncorecache: defect D20 (kubernetes issue 137315) is seen, and that it is mended."""
+    file, config = tmp_path / "five.yaml", tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(manifest("five", container("app", cpu="5"))), "utf-8")
+    options = {"prefer-align-cpus-by-uncorecache": "true"}
+    settings = {
+        "reservedSystemCPUs": "0-2,4,6,8-10", "cpuManagerPolicyOptions": options, "compatibility": answers,
+    }  # fmt: skip
+    config.write_text(yaml.safe_dump(settings), "utf-8")
+    machine = "synthetic:1 socket x 1 node x 8 cores x 2 threads, 8 CPUs per L3"
+    arguments = ["explain", "--manifest", str(file), "--config", str(config), "--root", machine, "--details"]
+    assert said in CliRunner().invoke(group, arguments, env={"COLUMNS": "160"}).output
+
+
+@pytest.mark.parametrize(
     ("arguments", "why"),
     [
         (("explain", "nobody"), 'no pod "nobody" is known here; known are kube-system/dns, shop/cart'),

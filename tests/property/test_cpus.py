@@ -143,6 +143,37 @@ def _lasting(mine: Pod) -> list[Container]:
     return [each for each in mine.containers if each.kind is not ContainerKind.INIT]
 
 
+@settings(max_examples=examples(300), deadline=None)
+@given(data=st.data())
+def test_d20_what_one_cache_holds_lies_in_one_cache(data: st.DataObject) -> None:
+    """Pods come and go: where one cache of the affinity has room for a request, all its CPUs are of one cache."""
+    full = data.draw(st.booleans())
+    machine = data.draw(machines())
+    reserved = data.draw(st.sampled_from(sorted(machine.online)))
+    node = Node(machine, str(reserved), mode=Compatibility.FIXED, prefer_uncore=True, full_pcpus_only=full)
+    topology = CpuTopology.of(machine)
+    known: list[str] = []
+    for number in range(data.draw(st.integers(1, 12))):
+        gone = data.draw(st.sampled_from([None, *known]))
+        if gone is not None:
+            node.release(gone)
+            known.remove(gone)
+        count, hint = data.draw(st.integers(1, 5)), data.draw(affinities(node))
+        free = node.provider.free(node.ledger.cpus)
+        if admit(node, pod(f"p{number}", container("c", count)), hint) is not None:
+            continue
+        known.append(f"p{number}")
+        near = free if hint.nodes is None else free & machine.cpus_of(hint.nodes)
+        parts = [cache & near.bits for cache in topology.caches.values()]
+        if full:  # of cores that differ in size the kubelet's order may split one
+            whole = CpuSet.union(core for core in machine.cores if core.issubset(near)).bits
+            parts = [part & whole for part in parts]
+            picks = [packed(topology, part, count, uncore=True) for part in parts if part.bit_count() >= count]
+            parts = [pick for pick in picks if topology.whole_cores(pick) == pick]
+        if any(part.bit_count() >= count for part in parts):
+            assert topology.in_one_cache(node.ledger.cpus.assigned[known[-1]]["c"].bits)
+
+
 @settings(max_examples=examples(100), deadline=None)
 @given(data=st.data())
 def test_who_has_its_cpus_is_offered_where_they_lie(data: st.DataObject) -> None:

@@ -11,7 +11,22 @@ from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.outcome import Reason, Refusal
 from agent.model.rules import Compatibility, CpuOptions, CpuRules, Rules
-from tests.unit.cpu_machines import D2, FIXED, KUBELET, P4, S1, UNEVEN, Node, container, cpus, init, machine, pod, smt
+from tests.unit.cpu_machines import (
+    D2,
+    FIXED,
+    KUBELET,
+    P4,
+    S1,
+    U2,
+    UNEVEN,
+    Node,
+    container,
+    cpus,
+    init,
+    machine,
+    pod,
+    smt,
+)
 
 BOTH = pytest.mark.parametrize("mode", [KUBELET, FIXED])
 
@@ -89,6 +104,22 @@ def test_full_pcpus_only_never_splits_a_core(mode: Compatibility) -> None:
     node = Node(D2, "0", mode=mode, full_pcpus_only=True)
     node.free("6,1,7,3,9")
     assert node.admit(pod("p", container("c", 2)), [0]) == {"c": "1,6" if mode is KUBELET else "1,7"}
+
+
+@BOTH
+@pytest.mark.parametrize(("free", "count", "kubelet", "fixed"), [
+    ("3,5,7,11-15", 5, "3,5,11-13", "5,7,12-13,15"),  # a cache with six free CPUs, and an odd number asked for
+    ("0,8,4-6,12", 4, "0,4,8,12", "4-6,12"),  # a whole core in each cache, and four threads in one
+    ("0,8,1,4", 3, "0-1,8", "0-1,8"),  # the kubelet's own answer lies in one cache: it stays
+    ("1-2,4-5", 3, "1-2,4", "1-2,4"),  # no cache has three
+])  # fmt: skip
+def test_d20_one_cache_that_has_room_is_not_left(
+    mode: Compatibility, free: str, count: int, kubelet: str, fixed: str
+) -> None:
+    """A request that one L3 cache holds is not split over two (kubernetes issue 137315)."""
+    node = Node(U2, "9", mode=mode, prefer_uncore=True)
+    node.free(free)
+    assert node.admit(pod("p", container("c", count))) == {"c": kubelet if mode is KUBELET else fixed}
 
 
 def test_full_pcpus_only_refuses_where_only_parts_of_cores_are_left() -> None:

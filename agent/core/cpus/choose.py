@@ -10,6 +10,8 @@ sockets would hand out CPUs that were not offered (somebody else's, or reserved 
         align-by-socket stays within as few sockets as hold the request (PR 139778)
     full-pcpus-only never splits a core: where the pick would, it is made again among whole cores only, and refused
         with the kubelet's sentence where these do not suffice
+    D20 prefer-align-cpus-by-uncorecache never splits over two L3 caches what one cache of the affinity can hold
+        (kubernetes issue 137315)
     isolated CPUs are tried first, alone; then the others alone; only then all together (`agent.core.cpus.pools`)
 
 Used by `agent.core.cpus.provider`.
@@ -20,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from agent.core.cpus.packed import CannotTake
+from agent.core.cpus.packed import CannotTake, Taker
 from agent.core.cpus.pools import take
 from agent.core.cpus.topology import CpuTopology
 from agent.core.kubelets import MENDED, KubeletRules
@@ -86,7 +88,7 @@ class Chooser:
             )
             if taken & ~offered.bits and self._only_offered:
                 taken = take(self._topology, offered.bits, count, self._options)
-            return CpuSet(taken)
+            return CpuSet(self._in_one_cache(offered.bits, count, taken))
         except CannotTake as reason:
             return Refusal(Reason.UNEXPECTED, str(reason), facts={"requested": count, "available": len(offered)})
 
@@ -118,11 +120,20 @@ class Chooser:
         )
 
     def _mended(self, offered: int, count: int, nodes: NodeSet | None) -> CpuSet | Refusal:
+        picks = self._picks(offered, count, nodes)
+        found = next(picks, None)
+        if found is None:
+            return self._too_few_cores(count, self._unbroken(offered).bit_count())
+        if self._options.prefer_uncore and not self._topology.in_one_cache(found):
+            found = next((pick for pick in picks if self._topology.in_one_cache(pick)), found)
+        return CpuSet(found)
+
+    def _picks(self, offered: int, count: int, nodes: NodeSet | None) -> Iterator[int]:
+        """What each pool gives, as far as the options let it be granted."""
         for pool in self._pools(offered, count, nodes):
             taken = self._aligned_first(pool, count, nodes)
-            if not self._options.full_pcpus_only or self._unbroken(taken) == taken:
-                return CpuSet(taken)
-        return self._too_few_cores(count, self._unbroken(offered).bit_count())
+            if self._allowed(taken):
+                yield taken
 
     def _pools(self, offered: int, count: int, nodes: NodeSet | None) -> Iterator[int]:
         """What to pick from, in the order in which it is tried; the last ones are tried in any case."""
@@ -160,10 +171,24 @@ class Chooser:
     def _take(self, pool: int, count: int, at_least: int, *, literal: bool) -> int:
         options = self._options
         if self._literal or not options.distribute_across_numa:
-            return take(self._topology, pool, count, options, literal=literal, kubelet=self._kubelet)
+            taken = take(self._topology, pool, count, options, literal=literal, kubelet=self._kubelet)
+            return self._in_one_cache(pool, count, taken)
         if options.align_by_socket:
             pool = self._fewest_sockets(pool, count)
         return take(self._topology, pool, count, options, at_least=at_least)
+
+    def _in_one_cache(self, pool: int, count: int, taken: int) -> int:
+        """What was taken if one L3 cache holds it, else as many CPUs of the first cache that has enough (D20)."""
+        topology = self._topology
+        if self._literal or not self._options.prefer_uncore or topology.in_one_cache(taken):
+            return taken
+        parts = [pool & topology.caches[cache] for cache in Taker(topology, pool, count).caches()]
+        found = (take(topology, part, count, self._options) for part in parts if part.bit_count() >= count)
+        return next(filter(self._allowed, found), taken)
+
+    def _allowed(self, taken: int) -> bool:
+        """Whether full-pcpus-only lets these be granted."""
+        return not self._options.full_pcpus_only or self._unbroken(taken) == taken
 
     def _fewest_sockets(self, pool: int, count: int) -> int:
         """The part of the pool in as few sockets as hold the request, those with the fewest free CPUs first."""

@@ -94,6 +94,11 @@ class Taker:
         topology = self.topology
         return list(self._nested(self.nodes(), topology.uncores_of_node, topology.uncores, topology.nodes))
 
+    def caches(self) -> list[int]:
+        """L3 caches in that order."""
+        topology = self.topology
+        return list(self._nested(self.nodes(), topology.caches_of_node, topology.caches, topology.nodes))
+
     def singles(self) -> Iterator[int]:
         """CPUs one by one: along the cores, or along the sockets when spreading."""
         if self.spread:

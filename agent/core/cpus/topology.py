@@ -3,7 +3,8 @@
 Built once per machine from `agent.model.machine.Machine`; read by `agent.core.cpus.packed` and
 `agent.core.cpus.provider`. Ids: a core is called by its lowest CPU, a socket by its package, an uncore cache by its
 own id or, where none was recorded for the core, by the socket's. `cpus_per_core` and its like are the kubelet's
-machine-wide floored averages.
+machine-wide floored averages. `caches` are the L3 caches by their lowest CPU: the machine records none for a core
+whose cache is as large as its NUMA node, so that there the cache is the node.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class CpuTopology:
     Attributes:
         all: every online CPU.
         nodes, sockets, uncores: CPUs of each unit, in any order. Nodes without CPUs are absent.
+        caches: CPUs that share an L3 cache; those of a node for which none was recorded count as one.
         cores: the same, ascending: the machine's CPUs are, and a core is called by its lowest.
         core_of: CPU -> its core.
         num_cpus, num_sockets: as the kubelet counts them, which need not be what is here (`Machine.counted`).
@@ -45,6 +47,7 @@ class CpuTopology:
     sockets: Units
     cores: Units
     uncores: Units
+    caches: Units
     core_of: dict[int, int]
     num_cpus: int
     num_sockets: int
@@ -101,9 +104,18 @@ class CpuTopology:
         return _inside(self.nodes, self.uncores)
 
     @cached_property
+    def caches_of_node(self) -> dict[int, tuple[int, ...]]:
+        """L3 caches with CPUs in a node."""
+        return _inside(self.nodes, self.caches)
+
+    @cached_property
     def cores_of_uncore(self) -> dict[int, tuple[int, ...]]:
         """Cores with CPUs at an uncore cache, ascending."""
         return _inside(self.uncores, self.cores)
+
+    def in_one_cache(self, cpus: int) -> bool:
+        """Whether all of the CPUs share one L3 cache."""
+        return any(not cpus & ~cache for cache in self.caches.values())
 
     def in_nodes(self, nodes: int) -> int:
         """The CPUs of the NUMA nodes whose ids are in `nodes`."""
@@ -139,6 +151,7 @@ def _of(machine: Machine) -> CpuTopology:
     core_of: dict[int, int] = {}
     per_node = set()
     everything = 0
+    caches: dict[tuple[int | None, int], int] = {}
     for cpu in machine.cpus:
         bit = 1 << cpu.id
         everything |= bit
@@ -147,12 +160,15 @@ def _of(machine: Machine) -> CpuTopology:
         uncore = cpu.package if cpu.uncore is None else cpu.uncore
         for units, unit in ((nodes, cpu.node), (sockets, cpu.package), (cores, cpu.core), (uncores, uncore)):
             units[unit] = units.get(unit, 0) | bit
+        cache = (cpu.uncore, -1 if cpu.uncore is not None else cpu.node)
+        caches[cache] = caches.get(cache, 0) | bit
     return CpuTopology(
         all=everything,
         nodes=nodes,
         sockets=sockets,
         cores=cores,
         uncores=uncores,
+        caches={(cpus & -cpus).bit_length() - 1: cpus for cpus in caches.values()},
         core_of=core_of,
         num_cpus=everything.bit_count() if machine.counted is None else machine.counted,
         num_sockets=len(sockets) if machine.sockets is None else machine.sockets,

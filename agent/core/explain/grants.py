@@ -8,6 +8,7 @@ from agent.core.admission.node import Node
 from agent.core.cgroups.desired import beside, mixed_part
 from agent.core.explain.values import Holding
 from agent.core.explain.words import amount, cpus, listing, on
+from agent.core.request.annotations import pod_settings
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
@@ -35,9 +36,21 @@ def holdings_of(node: Node, ledger: Ledger, pod: Pod) -> tuple[Holding, ...]:
                 aligned=record.aligned.get(container.name, True) and not why if record else True, why=why,
                 confined=confined.nodes if confined else None,
                 beside=mixed_part(ledger, pod.uid, container.name, node.machine),
+                caches=_caches(node, pod, grant.cpus or CpuSet()),
             )
         )  # fmt: skip
     return tuple(found)
+
+
+def _caches(node: Node, pod: Pod, own: CpuSet) -> str:
+    """How a container's own CPUs lie in L3 caches, where its options ask for one; "" for no sentence."""
+    rules = node.rules
+    options = pod_settings(pod, rules.cpu.options, rules.topology.policy).cpu_options or rules.cpu.options
+    found = [str(cache) for cache in node.machine.l3 if cache & own]
+    if not options.prefer_uncore or not found:
+        return ""
+    lie = f"lie in {len(found)} L3 caches" if len(found) > 1 else "share one L3 cache"
+    return f"{cpus(own)} {'is in one L3 cache' if len(own) == 1 else lie}: {' | '.join(found)}"
 
 
 def words_of(node: Node, got: Holding) -> str:

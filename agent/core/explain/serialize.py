@@ -74,7 +74,7 @@ def _said(said: HintList) -> dict[str, Any]:
 def _got(got: Holding) -> dict[str, Any]:
     return {
         "container": got.container, "cpus": None if got.cpus is None else str(got.cpus), "shared": str(got.pool),
-        "sharedBeside": str(got.beside),
+        "sharedBeside": str(got.beside), "caches": got.caches,
         "numaNodes": str(got.nodes), "confinedTo": None if got.confined is None else str(got.confined),
         "memory": [
             {

@@ -191,6 +191,7 @@ class Holding:
         why: if not, one sentence.
         confined: the NUMA nodes that its pod is kept on (numalign.io/align), None where it is not.
         beside: the shared CPUs that it has beside its own (numalign.io/mixed).
+        caches: how its own CPUs lie in L3 caches, where prefer-align-cpus-by-uncorecache is on; "" elsewhere.
     """
 
     container: str
@@ -204,6 +205,7 @@ class Holding:
     why: str = ""
     confined: NodeSet | None = None
     beside: CpuSet = CpuSet()
+    caches: str = ""
 
 
 class Lever(StrEnum):
