@@ -16,6 +16,7 @@ from agent.engine.enforcer import Enforcer
 from agent.engine.fault_isolation import Isolated, one_by_one, sentence
 from agent.engine.keeper import Keeper
 from agent.engine.leavers import is_open
+from agent.engine.placing_again import placed_again
 from agent.engine.ports import Reporter
 from agent.engine.reconciler import Reconciler
 from agent.engine.recover import recover
@@ -230,6 +231,26 @@ class Admitter:
             self._reporter.released(uid)
         self.let_in()  # first, so that the pool does not widen by what others get at once (safety.md S6)
         self._reconciler.enforce()
+
+    def place_again(self, uids: Collection[str], running: Collection[str] = ()) -> Sequence[Pod]:
+        """Place pods again that were placed on another machine, as far as no process of theirs runs.
+
+        Args:
+            uids: these pods.
+            running: pods whose containers may run though no cgroup shows it yet.
+
+        Returns:
+            Those of which something else is to be told now.
+        """
+        observed = self._reconciler.observe()
+        if observed is None:
+            return ()
+        still = {*running, *(cgroup.pod_uid for cgroup in observed.cgroups if cgroup.populated)}
+        step = Transition(self._state)
+        with alone("the places of pods on another machine", self._reporter):
+            step = placed_again(self._state, {*uids} - still, self._moment())
+            self._keeper.commit(step.state)
+        return step.to_report if self._state.ledger == step.state.ledger else ()
 
     def settle(self, before: Ledger, told: Sequence[Pod]) -> None:
         """After decisions that are saved: enforce, tell."""

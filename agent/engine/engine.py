@@ -43,6 +43,10 @@ from agent.model.ledger import Ledger
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
 
+PLACED_AGAIN = "the machine has other CPUs, NUMA nodes or memory than before; pods that did not run were placed again"
+MOST_NAMED = 5
+"""Pods that one sentence names."""
+
 
 class Engine:
     """Every event is a method, and takes the lock.
@@ -162,9 +166,16 @@ class Engine:
     def inherit(self, before: Ledger | None) -> None:
         """What an earlier agent saved last, None for nothing: sets as this has them count as written by this agent.
 
-        With the policy none they are taken back, also where the policy was changed while no agent ran.
+        With the policy none they are taken back, also where the policy was changed while no agent ran. Where it was
+        saved on another machine (a reboot with other NUMA nodes), pods that do not run are placed again.
         """
         with self._lock:
+            if before is not None and before.machine != self._state.node.machine.digest and self._state.complete:
+                again = self._admitter.place_again(self._state.ledger.pods)
+                if again:
+                    names = ", ".join(pod.key for pod in again[:MOST_NAMED])
+                    more = f" and {len(again) - MOST_NAMED} more" if len(again) > MOST_NAMED else ""
+                    self._reporter.problem("machine", f"{PLACED_AGAIN}: {names}{more}")
             state = self._state
             if before is None or before.cpus.shared == state.ledger.cpus.shared or state.node.rules.cpu.static:
                 return
@@ -406,6 +417,11 @@ class Engine:
             for text in migrated.sentences():
                 self._reporter.problem("lost", text)
             less = {loss.uid for loss in migrated.losses}
+            if node.machine.shape != before.node.machine.shape:
+                self._enforcer.listen()
+                named = {uid for uid, _ in self._enforcer.names.values()}
+                less |= {pod.uid for pod in self._admitter.place_again(less, named)}
+                less |= {uid for uid, was in before.ledger.pods.items() if self._state.ledger.pods.get(uid) != was}
             self._reconciler.enforce(but=less)
             self._admitter.tell(known for uid, known in self._state.pods.items() if uid in less and not known.ended)
             left_alone = [uid for uid, known in self._state.pods.items() if known.exempt]

@@ -10,22 +10,32 @@ pods in order of admission (created, uid), so that of two claims to one thing th
     confinement  stays where its nodes exist and have the shared CPUs for it.
     mixed        the shared CPUs beside a container's own stay, whatever is reserved now; one that is offline is lost.
 
-What was lost is told, and stands in the pod's record. Nothing is placed anew: that would move a running container.
+What was lost is told, and stands in the pod's record. On a machine with other CPUs or NUMA nodes every pod is judged
+again: its affinity, and the nodes that were said of its claims' devices, were of the other machine. Nothing is placed
+here, since that would move a running container; a pod of which none runs is placed afterwards
+(`agent.engine.placing_again`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from agent.core.admission.alignment import is_judgement
 from agent.core.admission.node import Node
 from agent.core.confine import accounted
+from agent.core.devices.claims import unlocated
 from agent.core.explain.words import on
 from agent.core.memory.books import Draft
+from agent.core.request.annotations import pod_settings
 from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet
 from agent.model.ledger import LOST_CPUS, Block, Confinement, Ledger, PodRecord
-from agent.model.rules import Compatibility
+from agent.model.rules import Compatibility, Policy, Scope
+
+_NODES = re.compile(r"NUMA nodes? [0-9,-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +61,41 @@ class Migrated:
             yield f"{place}pod {self.ledger.pods[loss.uid].pod.key}: {loss.what}"
 
 
-def migrate(old: Ledger, node: Node) -> Migrated:
+def migrate(old: Ledger, node: Node, *, reshaped: bool = False) -> Migrated:
     """Every pod of a ledger, with what it can keep.
 
     Args:
         old: grants of any machine and settings; may contradict itself (it may come from a damaged tree).
         node: the machine and settings now.
+        reshaped: the machine may have other CPUs or NUMA nodes than the ledger's.
     """
-    claims = _Claims(old, node)
+    claims = _Claims(old, node, reshaped)
     for record in sorted(old.pods.values(), key=lambda each: (each.pod.created, each.pod.uid)):
         claims.pod(record)
     claims.confinements()
     claims.mixed_sets()
-    return Migrated(claims.ledger(), tuple(claims.losses))
+    ledger = claims.ledger()
+    return Migrated(_judged_again(ledger, node) if reshaped else ledger, tuple(claims.losses))
+
+
+def _judged_again(ledger: Ledger, node: Node) -> Ledger:
+    """Take out of a ledger each word of the machine that it came from."""
+    ledger = unlocated(ledger)
+    pods = {}
+    for uid, record in ledger.pods.items():
+        pods[uid] = record
+        with contextlib.suppress(Exception):  # of whatever kind: it stays as it was told
+            pods[uid] = _judged(ledger, node, record) if record.affinity else record
+    return replace(ledger, pods=pods)
+
+
+def _judged(ledger: Ledger, node: Node, record: PodRecord) -> PodRecord:
+    settings = pod_settings(record.pod, node.rules.cpu.options, node.rules.topology.policy)
+    settings = replace(settings, policy=Policy(record.policy), scope=Scope(record.scope))
+    told = {name: text for name, text in record.why.items() if not is_judgement(text)}
+    judged = node.judged_elsewhere(ledger, record, settings)
+    aligned = {name: good and name not in told and "" not in told for name, good in judged.aligned.items()}
+    return replace(judged, aligned=aligned, why={**judged.why, **told})
 
 
 @dataclass
@@ -72,6 +104,7 @@ class _Claims:
 
     old: Ledger
     node: Node
+    reshaped: bool
     losses: list[Loss] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -99,6 +132,10 @@ class _Claims:
             self._memory(uid, names)
         self._devices(uid, names)
         why = {loss.container: loss.what for loss in self.losses[before:]}
+        if self.reshaped:
+            record = replace(
+                record, why={name: _NODES.sub("its NUMA nodes", told) for name, told in record.why.items()}
+            )
         aligned = {name: kept and name not in why for name, kept in record.aligned.items()}
         self.pods[uid] = replace(record, aligned=aligned, why={**record.why, **why}) if why else record
 
@@ -144,10 +181,14 @@ class _Claims:
         """Book the blocks of one container, all or none (kubelet rule 5.10); empty for none."""
         draft = Draft(self.books, exact=self.exact)
         entered = []
+        exist = self.node.machine.node_set
         for block in blocks:
+            if self.reshaped and len(exist) == 1 and block.nodes != exist:  # there is no other place
+                block = replace(block, nodes=exist, split=())  # noqa: PLW2901 - the same, where it lies now
             kept = draft.enter(block)
             if kept is None:
-                self._lost(uid, name, f"it lost its {block.resource} on {on(block.nodes)}: gone, or too small")
+                where = on(block.nodes) if block.nodes.issubset(exist) else "its NUMA nodes"
+                self._lost(uid, name, f"it lost its {block.resource} on {where}: gone, or too small")
                 return ()
             entered.append(kept)
         self.books = draft.nodes
@@ -184,7 +225,8 @@ class _Claims:
             if exist and all(milli <= room.get(number, 0) for number, milli in accounted(books).items()):
                 self.confined[uid] = confinement
                 continue
-            what = f"it is not kept on {on(confinement.nodes)} any more: gone, or without the CPUs for it"
+            where = on(confinement.nodes) if exist else "its NUMA nodes"
+            what = f"it is not kept on {where} any more: gone, or without the CPUs for it"
             self._lost(uid, "", what)
             record = self.pods[uid]
             self.pods[uid] = replace(

@@ -143,8 +143,9 @@ def recover(
             if adopter.adopt(pod, by_pod[pod.uid], of_pods.get(pod.uid)):
                 adopted.append(pod.uid)
     adopter.confine()
-    as_saved = saved is not None and not adopted and not overtaken and _stands(base, node)
-    migrated = None if as_saved else migrate(adopter.ledger, node)
+    reshaped = base.machine != node.machine.digest
+    as_saved = saved is not None and not (adopted or overtaken or reshaped) and _stands(base, node)
+    migrated = None if as_saved else migrate(adopter.ledger, node, reshaped=reshaped)
     ledger = migrated.ledger if migrated else base
     return Recovered(
         ledger=ledger,

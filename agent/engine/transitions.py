@@ -364,7 +364,7 @@ def changed(state: State, node: Node, switches: Switches | None, exempt: Exempt)
     """Another machine or other settings are in force: every grant is carried over; what was lost is in `Migrated`."""
     device_tracker = replace(state.device_tracker, plain=node)
     node = device_tracker.node(node)
-    migrated = migrate(state.ledger, node)
+    migrated = migrate(state.ledger, node, reshaped=node.machine.shape != state.node.machine.shape)
     known = {
         uid: replace(each, settings=softer(checked_settings(node, each.pod), each.softer), exempt=exempt(each.pod))
         for uid, each in state.pods.items()

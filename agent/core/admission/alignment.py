@@ -9,7 +9,7 @@ the hints (`agent.core.machines.tiers`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from enum import Enum, auto
 
@@ -18,7 +18,7 @@ from agent.core.devices.claims import claims_of
 from agent.core.machines.tiers import Reach
 from agent.core.merge.masks import Positions
 from agent.model.devices import DeviceInventory
-from agent.model.hint import ANY_NODES
+from agent.model.hint import ANY_NODES, Hint
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.machine import Machine
@@ -26,6 +26,13 @@ from agent.model.quantity import show_bytes
 from agent.model.rules import Compatibility, Policy
 
 UNPREFERRED = "the best that could be had under this policy is not as good as this machine allows"
+MOVED = "it was placed while the machine had other NUMA nodes"
+"""How the sentence begins on what lies otherwise now than it was placed."""
+LATE = "when the container's place was decided already"
+"""How the sentence ends on a device that became known late."""
+_JUDGED = (UNPREFERRED, MOVED, LATE, "outside the affinity", "policy none aligns nothing", "it is not confined",
+           "its memory is not bound: not every")  # fmt: skip
+"""What tells a judgement from what happened to a pod."""
 
 
 def kind_of(record: PodRecord) -> str:
@@ -36,11 +43,16 @@ def kind_of(record: PodRecord) -> str:
     for word, part in (
         ("NotConfined", "confined"), ("NotConfined", "memory is not bound"), ("Resize", "resize"),
         ("OutsideAffinity", "outside the affinity"), ("NothingAligned", "policy none aligns nothing"),
-        ("Unpreferred", UNPREFERRED), ("Lost", "it lost"),
+        ("Unpreferred", UNPREFERRED), ("OutsideAffinity", MOVED), ("Lost", "it lost"),
     ):  # fmt: skip
         if any(part in text for text in texts):
             return word
     return "Other"
+
+
+def is_judgement(text: str) -> bool:
+    """Tell a sentence on how a grant lies from one on what happened to the pod, which stays true."""
+    return any(part in text for part in _JUDGED)
 
 
 class AlignmentKind(Enum):
@@ -107,6 +119,34 @@ class AlignmentCheck:
             aligned = dict.fromkeys(aligned, False)
         return replace(record, aligned=aligned, why=why)
 
+    def lying(self, ledger: Ledger, record: PodRecord) -> dict[str, Hint]:
+        """Take the NUMA nodes that containers lie on as their affinity, in place of hints of another machine."""
+        found, confined = {}, ledger.cpus.confined.get(record.pod.uid)
+        for name in (each.name for each in record.pod.containers):
+            held = self._held(ledger, record.pod.uid, name)
+            nodes = NodeSet.union(self._folded(nodes) for kind, _, nodes in held if kind is not AlignmentKind.DEVICE)
+            nodes |= confined.nodes if confined else NodeSet()
+            before = record.affinity.get(name, ANY_NODES)
+            found[name] = Hint(nodes or None, preferred=len(nodes) <= max(1, len(before.nodes or ())))
+        return found
+
+    def moved(self, ledger: Ledger, record: PodRecord, aligned: Collection[str]) -> PodRecord:
+        """Say in a record that was judged on another machine than it was placed on what lies where.
+
+        Args:
+            ledger: with the pod's grants in it.
+            record: the pod's.
+            aligned: containers that were aligned before: the machine alone made it otherwise.
+        """
+        why = dict(record.why)
+        for name in (each for each in aligned if is_judgement(why.get(each, "")) and record.policy != Policy.NONE):
+            parts = []
+            for kind, what, nodes in self._held(ledger, record.pod.uid, name):
+                verb = "lie on" if what.startswith("CPUs ") else _VERBS.get(kind, "lies on")
+                parts.append(f"{what} {verb} {_on(nodes)}")
+            why[name] = f"{MOVED}: {', '.join(parts)}"
+        return replace(record, why=why)
+
     def _reason(self, ledger: Ledger, record: PodRecord, name: str, *, by_socket: bool) -> str:
         """Why a container is not aligned; "" when it is."""
         held = list(self._held(ledger, record.pod.uid, name))
@@ -158,7 +198,11 @@ class AlignmentCheck:
         """What it holds that has a place."""
         grant = ledger.grant(uid, name)
         if grant.cpus:
-            yield AlignmentKind.CPUS, f"CPUs {grant.cpus}", self._machine.nodes_of(grant.cpus)
+            yield (
+                AlignmentKind.CPUS,
+                f"CPU{'s' if len(grant.cpus) > 1 else ''} {grant.cpus}",
+                self._machine.nodes_of(grant.cpus),
+            )
         for block in grant.memory:
             if block.size:
                 yield AlignmentKind.MEMORY, f"{show_bytes(block.size)} of {block.resource}", block.nodes

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from agent.core.accounting.ceiling import over
-from agent.core.admission.alignment import AlignmentCheck
+from agent.core.admission.alignment import AlignmentCheck, is_judgement
 from agent.core.admission.pod import Admission, Trace
 from agent.core.confine import Confiner, align_requested
 from agent.core.cpus import provider as cpus
@@ -218,6 +218,29 @@ class Node:
         """The record with its grant judged anew: aligned or not, and why."""
         by_socket = (options or self.rules.cpu.options).align_by_socket
         return self._judge.judged(ledger, record, by_socket=by_socket)
+
+    def judged_elsewhere(self, ledger: Ledger, record: PodRecord, settings: PodSettings) -> PodRecord:
+        """Judge a pod that was placed on a machine with other NUMA nodes: no hint of that means anything now.
+
+        What it holds is merged again, as the kubelet does at its start. Where that is refused, or would be something
+        else than what it holds, the nodes that it lies on are its affinity; so they are for a pod that is confined.
+
+        Args:
+            ledger: with the pod's grants in it.
+            record: the pod's.
+            settings: policy, scope and CPU options that it was admitted under.
+        """
+        uid, options = record.pod.uid, settings.cpu_options
+        after, refusal = self.attempt(ledger, record.pod, settings)
+        alike = (after.cpus, after.memory, after.devices, after.others) == (
+            ledger.cpus, ledger.memory, ledger.devices, ledger.others,
+        )  # fmt: skip
+        same = refusal is None and alike and uid not in ledger.cpus.confined
+        hints = after.pods[uid].affinity if same else self._judge.lying(ledger, record)
+        judged = self.judged(ledger, replace(record, affinity=hints), options)
+        return self._judge.moved(
+            ledger, judged, [name for name in hints if not is_judgement(record.why.get(name, ""))]
+        )
 
     def release(self, ledger: Ledger, uid: str) -> Ledger:
         """Give back all that a pod holds. A pod that is not in the ledger changes nothing."""

@@ -129,7 +129,7 @@ class Chooser:
         return CpuSet(found)
 
     def _picks(self, offered: int, count: int, nodes: NodeSet | None) -> Iterator[int]:
-        """What each pool gives, as far as the options let it be granted."""
+        """Take from each pool, as far as the options let that be granted."""
         for pool in self._pools(offered, count, nodes):
             taken = self._aligned_first(pool, count, nodes)
             if self._allowed(taken):
@@ -178,7 +178,7 @@ class Chooser:
         return take(self._topology, pool, count, options, at_least=at_least)
 
     def _in_one_cache(self, pool: int, count: int, taken: int) -> int:
-        """What was taken if one L3 cache holds it, else as many CPUs of the first cache that has enough (D20)."""
+        """Keep what was taken if one L3 cache holds it, else take all of the first cache that has enough (D20)."""
         topology = self._topology
         if self._literal or not self._options.prefer_uncore or topology.in_one_cache(taken):
             return taken
@@ -187,7 +187,7 @@ class Chooser:
         return next(filter(self._allowed, found), taken)
 
     def _allowed(self, taken: int) -> bool:
-        """Whether full-pcpus-only lets these be granted."""
+        """Say whether full-pcpus-only lets these be granted."""
         return not self._options.full_pcpus_only or self._unbroken(taken) == taken
 
     def _fewest_sockets(self, pool: int, count: int) -> int:

@@ -114,7 +114,7 @@ class CpuTopology:
         return _inside(self.uncores, self.cores)
 
     def in_one_cache(self, cpus: int) -> bool:
-        """Whether all of the CPUs share one L3 cache."""
+        """Say whether all of the CPUs share one L3 cache."""
         return any(not cpus & ~cache for cache in self.caches.values())
 
     def in_nodes(self, nodes: int) -> int:

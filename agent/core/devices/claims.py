@@ -111,6 +111,20 @@ def claimed(ledger: Ledger, pod: Pod, claims: Claims) -> Ledger:
     return _with(ledger, {**mine, pod.uid: kept})
 
 
+def unlocated(ledger: Ledger) -> Ledger:
+    """Forget the NUMA nodes of claims' devices: they were told on a machine with other nodes."""
+    mine = ledger.others.get(PROVIDER, {})
+    why = "the machine has other NUMA nodes than when it was told"
+    found = {
+        uid: {
+            name: tuple(to_text(replace(each, nodes=None, why=why) if each.nodes else each) for each in devices)
+            for name, devices in claims_of(ledger, uid).items()
+        }
+        for uid in mine
+    }
+    return _with(ledger, found) if mine else ledger
+
+
 def named(device: ClaimDevice) -> str:
     """One device for people."""
     some = "nodes" if device.nodes and len(device.nodes) > 1 else "node"

@@ -43,7 +43,7 @@ def holdings_of(node: Node, ledger: Ledger, pod: Pod) -> tuple[Holding, ...]:
 
 
 def _caches(node: Node, pod: Pod, own: CpuSet) -> str:
-    """How a container's own CPUs lie in L3 caches, where its options ask for one; "" for no sentence."""
+    """Say how a container's own CPUs lie in L3 caches, where its options ask for one; "" for no sentence."""
     rules = node.rules
     options = pod_settings(pod, rules.cpu.options, rules.topology.policy).cpu_options or rules.cpu.options
     found = [str(cache) for cache in node.machine.l3 if cache & own]

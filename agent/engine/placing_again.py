@@ -1,0 +1,79 @@
+"""Pods that were placed on another machine, and of which none runs, are placed as if they came now. Pure.
+
+After a reboot with other NUMA nodes (`agent.engine.migrate`) the place that a pod holds may be a bad one. Which pods
+do not run is for the caller: nothing that runs is moved.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+
+from agent.engine.state import State
+from agent.engine.transitions import Moment, Transition, decide, released
+from agent.model.idset import CpuSet
+from agent.model.ledger import Ledger, PodRecord
+from agent.model.outcome import Reason
+from agent.model.pod import Pod
+
+
+def placed_again(state: State, uids: Collection[str], at: Moment) -> Transition:
+    """Place pods of which no container runs as if they came now, in order of creation.
+
+    On another machine the place that they hold may be a bad one. A pod that would be refused, or get less, or lie
+    worse, keeps its place; the rest is then placed around it.
+
+    Args:
+        state: before.
+        uids: these pods. One that was left alone, or has ended, stays as it is; one that was refused may get in now.
+        at: the moment.
+    """
+    before = state.ledger
+    mine = [state.pods[uid] for uid in uids if uid in state.pods and uid in before.pods]
+    mine = [each for each in mine if not each.ended and _decided(before.pods[each.pod.uid])]
+    mine.sort(key=lambda known: (known.pod.created, known.pod.uid))
+    while mine:
+        new, kept = released(state, [each.pod.uid for each in mine]), set[str]()
+        for uid in (each.pod.uid for each in mine):
+            kept.add(uid)
+            with contextlib.suppress(Exception):  # of whatever kind: it stays where it is
+                step = decide(new, state.pods[uid].pod, at, ran=state.pods[uid].ran)
+                if not _worse(before, step.state, uid):
+                    new = step.state
+                    kept.remove(uid)
+        if not kept:
+            return Transition(new, tuple(each.pod for each in mine if _differs(before, new.ledger, each.pod)))
+        mine = [each for each in mine if each.pod.uid not in kept]
+    return Transition(state)
+
+
+def _decided(record: PodRecord) -> bool:
+    """Say whether the managers decided on a pod: it was admitted, or refused and runs on the shared pool."""
+    return bool(record.affinity) or _was_refused(record)
+
+
+def _was_refused(record: PodRecord) -> bool:
+    """Say whether a pod runs on the shared pool since it was refused (`agent.engine.tracked_pod.on_shared_pool`)."""
+    return record.why.get("", "").partition(":")[0] in set(Reason)
+
+
+def _worse(before: Ledger, state: State, uid: str) -> bool:
+    """Say whether a pod that was placed again is refused, or has less than before, or lies worse."""
+    if _was_refused(before.pods[uid]):
+        return uid not in state.ledger.pods
+    if state.pods[uid].refusal is not None or uid not in state.ledger.pods:
+        return True
+    was, now = (
+        (len(CpuSet.union(ledger.cpus.assigned.get(uid, {}).values())), sum(ledger.pods[uid].aligned.values()))
+        for ledger in (before, state.ledger)
+    )
+    return any(less < more for less, more in zip(now, was, strict=True))
+
+
+def _differs(before: Ledger, after: Ledger, pod: Pod) -> bool:
+    """Say whether something else is to be told of a pod."""
+    told = (
+        (ledger.pods[pod.uid], [ledger.grant(pod.uid, each.name) for each in pod.containers])
+        for ledger in (before, after)
+    )
+    return next(told) != next(told)
