@@ -97,7 +97,9 @@ def _foot(node: StandaloneService, view: NodeView) -> Iterator[str]:
     yield from _notes(node)
     yield from (f"machine: {warning}" for warning in node.setup.now.machine.warnings)
     if node.setup.now.machine.isolated:
-        yield f"CPUs {node.setup.now.machine.isolated} are isolated by the kernel's command line: in no shared pool"
+        apart = node.engine.node.cpu_provider().apart
+        pool = "in no shared pool" if apart else "CPUs like any other here"
+        yield f"CPUs {node.setup.now.machine.isolated} are isolated by the kernel's command line: {pool}"
     before = node.source.recovered.before
     if before is not None and differs(before, {}, node.setup.now.machine) is None:
         yield "the ledger of an earlier run was of another machine: what does not fit here is dropped; see --afresh"

@@ -10,7 +10,7 @@ from agent.core.admission.pressure import PressureCheck, unjudged
 from agent.core.admission.resize import changed, unfollowed
 from agent.core.admission.waiting import BEHIND, Waiting, may_pass
 from agent.core.devices.kubelet import Given, explained, handed_over
-from agent.core.request import exclusive, mixed
+from agent.core.request import exclusive, isolated, mixed
 from agent.core.request.annotations import DEVICES, PodSettings, Problem, pod_settings
 from agent.engine.device_tracker import unheld
 from agent.engine.fault_isolation import sentence
@@ -50,6 +50,9 @@ def _checked_settings(node: Node, pod: Pod) -> PodSettings:
         if why:
             meant = exclusive.meant(pod, name, *words)
             problems.append(Problem(name, pod.annotations[name], why, exclusive.THEN, meant))
+    if why := isolated.problem(pod, node.rules):
+        word = pod.annotations[isolated.ISOLATED]
+        problems.append(Problem(isolated.ISOLATED, word, why, "the pod runs as without it"))
     for resource in sorted(settings.devices):
         if resource in node.inventory.reported:
             why = f"names {resource}, which a device plugin of the kubelet hands out: ask for it in the limits"

@@ -28,7 +28,7 @@ from agent.core.devices.claims import claims_of
 from agent.core.devices.claims import noted as claims_noted
 from agent.core.devices.nearness import noted, pairs_of
 from agent.core.explain.grants import beside_movable
-from agent.core.request import exclusive, mixed
+from agent.core.request import exclusive, isolated, mixed
 from agent.core.request.amounts import HUGE
 from agent.engine.adopt import AnnotatedGrant
 from agent.errors import MalformedError
@@ -156,7 +156,7 @@ def admitted(
     own = ledger.cpus.assigned.get(uid, {})
     notes = (
         exclusive.note(record.pod, rules, holds=bool(own)), mixed.note(record.pod, rules, parts, own),
-        beside_movable(ledger, uid, machine), note,
+        beside_movable(ledger, uid, machine), isolated.note([cpus], machine), note,
     )  # fmt: skip
     message = _noted(message, reason, "; ".join(filter(None, notes)))
     message += _pages(record, ledger, reason)

@@ -286,7 +286,7 @@ def test_a_ledger_that_may_lack_pods_places_none_again(tmp_path: Path) -> None:
 @settings(max_examples=examples(25), deadline=None)
 @given(data=st.data())
 def test_no_reboot_costs_a_pod_its_cpus(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """Any pods, on any shape after any other: a pod that does not run has no fewer CPUs, and one that runs has the same."""
+    """Any pods, any shape after any other: one that does not run has no fewer CPUs, one that runs has the same."""
     folder = tmp_path_factory.mktemp("shapes")
     policy = data.draw(st.sampled_from(["none", "best-effort", "restricted", "single-numa-node"]))
     asked = {**data.draw(st.sampled_from([MEMORY, {}])), "topologyManagerPolicy": policy}

@@ -16,6 +16,7 @@ from agent.core.devices.kubelet import given_to
 from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.remarks import remarks
 from agent.core.explain.words import on
+from agent.core.request.isolated import note
 from agent.core.request.mixed import parts_of
 from agent.engine.tracked_pod import UNDECIDED, TrackedPod
 from agent.host.processes import Allowed
@@ -157,6 +158,8 @@ def notes_of(
         given = given_to(ledger, node.inventory, uid)
         said = remarks(node, each.pod, given, claims=uid in claimants)
         words = [] if each.refusal or each.exempt else [remark.text for remark in said]
+        own = ledger.cpus.assigned.get(uid, {}).values()
+        words += [text] if (text := note(own, node.machine)) else []
         found += [(each.pod.key, text) for text in (*map(str, each.settings.problems), *words)]
     return found
 

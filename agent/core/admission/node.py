@@ -13,6 +13,7 @@ from dataclasses import replace
 from agent.core.accounting.ceiling import over
 from agent.core.admission.alignment import AlignmentCheck, is_judgement
 from agent.core.admission.pod import Admission, Trace
+from agent.core.admission.unmixed import NO_KINDS, Kinds, kinds_for
 from agent.core.confine import Confiner, align_requested
 from agent.core.cpus import provider as cpus
 from agent.core.devices import provider as devices
@@ -154,7 +155,8 @@ class Node:
         fixed = self.rules.compatibility is Compatibility.FIXED
         if fixed and pod.uid in ledger.pods:
             return Admitted(ledger)
-        after, refusal = self.attempt(ledger, pod, settings, trace)
+        kinds = self._kinds(ledger, pod, settings) if fixed and self.seen.isolated else {}
+        after, refusal = self.attempt(ledger, pod, settings, trace, kinds)
         if refusal is None:
             return Admitted(after)
         found = None
@@ -168,12 +170,13 @@ class Node:
         return Refused(refusal, ledger if fixed else self.release(after, pod.uid))
 
     def attempt(
-        self, ledger: Ledger, pod: Pod, settings: PodSettings = NOTHING, trace: Trace | None = None
-    ) -> tuple[Ledger, Refusal | None]:
+        self, ledger: Ledger, pod: Pod, settings: PodSettings = NOTHING, trace: Trace | None = None,
+        kinds: Kinds = NO_KINDS,
+    ) -> tuple[Ledger, Refusal | None]:  # fmt: skip
         """Take what the pod asks for, as far as it goes: with a refusal the ledger holds what was taken before it.
 
         What `admit` is made of; the parity harness needs it bare, since a kubelet that restarts releases nothing
-        until it has admitted all its pods again.
+        until it has admitted all its pods again. `kinds` keeps containers to isolated CPUs, or to others.
         """
         topology = replace(
             self.rules.topology,
@@ -184,7 +187,7 @@ class Node:
         literal = self.rules.compatibility is Compatibility.KUBELET
         by_socket = (settings.cpu_options or self.rules.cpu.options).align_by_socket
         admission = Admission(
-            pod, ledger, topology, self._providers_for(settings.cpu_options), self.positions, self.order,
+            pod, ledger, topology, self._providers_for(settings.cpu_options, kinds), self.positions, self.order,
             as_whole=as_whole, trace=trace,
             firm=() if literal or by_socket else (self._cpus.name, self._memory.name),
         )  # fmt: skip
@@ -264,12 +267,35 @@ class Node:
             ledger = provider.started(ledger, record.pod, found)
         return ledger
 
-    def _providers_for(self, options: CpuOptions | None) -> tuple[Provider, ...]:
-        if options is None or options == self.rules.cpu.options:
-            return self.providers
-        if options not in self._overridden:
-            self._overridden[options] = self._cpus.with_options(options)
-        return (self._devices, self._overridden[options], self._memory, *self._others)
+    def _kinds(self, ledger: Ledger, pod: Pod, settings: PodSettings) -> Kinds:
+        """Find the kinds of CPUs by which no container is mixed of isolated and other ones, as far as it can be."""
+        options = settings.cpu_options or self.rules.cpu.options
+
+        def attempt(kinds: Kinds) -> Ledger | None:
+            after, refusal = self.attempt(ledger, pod, settings, None, kinds)
+            return None if refusal else after
+
+        def quality(after: Ledger) -> tuple[int, ...]:
+            record, own = after.pods[pod.uid], after.cpus.assigned.get(pod.uid, {}).values()
+            lies = self._judge.lying(after, record).values()
+            return (
+                sum(record.aligned.values()),
+                sum(hint.preferred for hint in record.affinity.values()),
+                -sum(len(hint.nodes or ()) for hint in lies),
+                sum(self._cpus.in_one_cache(cpus) for cpus in own) if options.prefer_uncore else 0,
+            )
+
+        prefers = self._cpus.prefers_isolated(pod)
+        return kinds_for(pod, self.seen.isolated, attempt, quality, prefers=prefers)
+
+    def _providers_for(self, options: CpuOptions | None, kinds: Kinds = NO_KINDS) -> tuple[Provider, ...]:
+        manager = self._cpus
+        if options is not None and options != self.rules.cpu.options:
+            if options not in self._overridden:
+                self._overridden[options] = manager.with_options(options)
+            manager = self._overridden[options]
+        manager = manager.keeping(kinds) if kinds else manager
+        return (self._devices, manager, self._memory, *self._others)
 
 
 def _recorded(ledger: Ledger, record: PodRecord) -> Ledger:

@@ -36,6 +36,7 @@ from agent.core.admission.resize_whole import as_a_whole, differs, given_back
 from agent.core.memory.books import Draft
 from agent.core.request import exclusive
 from agent.core.request.amounts import AS_WHOLE, exclusive_count, is_memory, memory_requests
+from agent.core.request.isolated import IsolatedCpus, is_mixed, of_kind
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Ledger, PodRecord
@@ -109,6 +110,7 @@ class _Resize:
         self._record = ledger.pods[pod.uid]
         self._cpus = node.cpu_provider(options)
         self._refused: dict[str, str] = {}
+        self._fixed = node.rules.compatibility is Compatibility.FIXED
         self._shares = "" in self._record.why  # refused once and left on the shared pool: a resize admits nobody
 
     def run(self) -> Resized:
@@ -256,7 +258,7 @@ class _Resize:
 
     def _more(self, container: Container, held: CpuSet, count: int) -> CpuSet | Refusal:
         """All of its own, what its pod's init containers left, and the nearest others."""
-        free, own = self._cpus.free(self._ledger.cpus), self._left_by_inits(container)
+        free, own = self._cpus.free(self._ledger.cpus, self._pod, container.name), self._left_by_inits(container)
         refusal = self._cpus.chooser.check_cores(count, held | own | free)
         if refusal is not None:
             return refusal
@@ -266,7 +268,23 @@ class _Resize:
         else:
             *_, reach = (CpuSet(), *self._zones(self._home(name, held), held, own))  # none where its nodes are gone
             found = self._nearest(name, held | reach, count, free)
-        return self._nearest(name, held, count, own | free) if own and isinstance(found, Refusal) else found
+        if own and isinstance(found, Refusal):
+            found = self._nearest(name, held, count, own | free)
+        return self._unmixed(found, name, held, count, free)
+
+    def _unmixed(
+        self, found: CpuSet | Refusal, name: str, held: CpuSet, count: int, free: CpuSet
+    ) -> CpuSet | Refusal:  # fmt: skip
+        """Take CPUs of one kind, isolated or not, where these are on no more NUMA nodes than those of both."""
+        machine = self._node.seen
+        if isinstance(found, Refusal) or not self._fixed or not is_mixed(found, machine.isolated):
+            return found
+        for kind in (IsolatedCpus.REQUIRE, IsolatedCpus.AVOID):
+            same = of_kind(free, machine.isolated, kind)
+            other = self._nearest(name, held, count, same)
+            if isinstance(other, CpuSet) and not is_mixed(other, machine.isolated):
+                return other if len(machine.nodes_of(other)) <= len(machine.nodes_of(found)) else found
+        return found
 
     def _left_by_inits(self, container: Container) -> CpuSet:
         """CPUs of init containers that end before this one starts, which none beside it holds (kubelet rule 4.13)."""

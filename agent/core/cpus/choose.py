@@ -83,12 +83,12 @@ class Chooser:
         The pod is managed as a whole (kubelet rule 4.12).
         """
         try:
-            taken = take(
-                self._topology, offered.bits, count, self._options, literal=self._literal, kubelet=self._kubelet
-            )
+            kinds = () if self._literal else (offered.bits & self._apart, offered.bits & ~self._apart)
+            pool = next((each for each in kinds if each.bit_count() >= count), offered.bits)
+            taken = take(self._topology, pool, count, self._options, literal=self._literal, kubelet=self._kubelet)
             if taken & ~offered.bits and self._only_offered:
                 taken = take(self._topology, offered.bits, count, self._options)
-            return CpuSet(self._in_one_cache(offered.bits, count, taken))
+            return CpuSet(self._in_one_cache(pool, count, taken))
         except CannotTake as reason:
             return Refusal(Reason.UNEXPECTED, str(reason), facts={"requested": count, "available": len(offered)})
 

@@ -15,6 +15,7 @@ whole lose their CPUs when they are admitted again.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 
 from agent.core.cpus.choose import Chooser
@@ -27,6 +28,7 @@ from agent.core.merge.masks import Positions
 from agent.core.merge.provider import Answer
 from agent.core.request import mixed
 from agent.core.request.amounts import exclusive_count, pod_exclusive_count
+from agent.core.request.isolated import IsolatedCpus, counted, of_kind, wish_of
 from agent.model.hint import IMPOSSIBLE, Hint, Stance
 from agent.model.idset import CpuSet
 from agent.model.ledger import CpuBooks, Ledger
@@ -61,7 +63,7 @@ class CpuManager:
         self._kubelet = rules.compatibility is Compatibility.KUBELET
         how = kubelet_rules(rules)
         self._cores_first = how.cores_before_state
-        topology = CpuTopology.of(machine)
+        self._topology = topology = CpuTopology.of(machine)
         if rules.cpu.static:
             sockets, nodes = topology.num_sockets, len(topology.nodes)
             check_machine(rules.cpu.options, rules.topology.policy, sockets=sockets, nodes=nodes)
@@ -72,6 +74,8 @@ class CpuManager:
         self._hinter = Hinter(
             topology, Positions.of(machine.node_set), machine.usable, by_socket=options.align_by_socket
         )
+        self._isolated = machine.isolated & machine.usable
+        self._kinds: Mapping[str, IsolatedCpus] = {}
 
     @property
     def reserved(self) -> CpuSet:
@@ -91,9 +95,27 @@ class CpuManager:
         """The books of a node without pods."""
         return CpuBooks(shared=self._pools.shared())
 
-    def free(self, books: CpuBooks) -> CpuSet:
-        """CPUs that may be granted now."""
-        return self._pools.free(books)
+    def keeping(self, kinds: Mapping[str, IsolatedCpus]) -> CpuManager:
+        """Make the same for a pod whose containers (by name) are kept to isolated CPUs, or to others."""
+        found = copy(self)
+        found._kinds = kinds  # noqa: SLF001 - of the same class
+        return found
+
+    def free(self, books: CpuBooks, pod: Pod | None = None, container: str = "") -> CpuSet:
+        """Find the CPUs that may be granted now: to any pod, to one, to one of its containers."""
+        if pod is None:
+            return self._pools.free(books)
+        kinds = {self._kinds.get(each.name) for each in pod.containers if container in ("", each.name)}
+        kind, wish = kinds.pop() if len(kinds) == 1 else None, wish_of(pod, self.rules)
+        return of_kind(self._pools.free(books), self._isolated, kind if wish is IsolatedCpus.PREFER else wish or kind)
+
+    def prefers_isolated(self, pod: Pod) -> bool:
+        """Say whether a pod prefers isolated CPUs."""
+        return wish_of(pod, self.rules) is IsolatedCpus.PREFER
+
+    def in_one_cache(self, cpus: CpuSet) -> bool:
+        """Say whether CPUs share one L3 cache."""
+        return self._topology.in_one_cache(cpus.bits)
 
     @property
     def chooser(self) -> Chooser:
@@ -125,7 +147,7 @@ class CpuManager:
         held = books.assigned.get(pod.uid, {}).get(container.name)
         if held is not None:
             return {CPU: self._hinter.offer(held, count) if len(held) == count else IMPOSSIBLE}
-        return {CPU: self._hinter.offer(self._pools.free(books), count, self._reusable(books, pod))}
+        return {CPU: self._hinter.offer(self.free(books, pod, container.name), count, self._reusable(books, pod))}
 
     def pod_hints(self, ledger: Ledger, pod: Pod) -> Answer:
         """Where the exclusive CPUs of the whole pod could lie."""
@@ -146,7 +168,7 @@ class CpuManager:
             if len(cpus) != exclusive_count(pod, container, self.rules):
                 return {CPU: IMPOSSIBLE}
             held |= cpus
-        return {CPU: self._hinter.offer(self._pools.free(books), count, self._reusable(books, pod) | held)}
+        return {CPU: self._hinter.offer(self.free(books, pod), count, self._reusable(books, pod) | held)}
 
     def allocate(self, ledger: Ledger, pod: Pod, container: Container, affinity: Hint) -> Ledger | Refusal:
         """Grant the container its exclusive CPUs; one that has them keeps them."""
@@ -158,14 +180,15 @@ class CpuManager:
         if held is not None and not self._cores_first:  # defect D1: it runs already
             return self._with(ledger, _reused(books, pod.uid, container, held))
         reusable = self._reusable(books, pod)
-        refusal = self._chooser.check_cores(count, self._physical(books, reusable))
+        free = self.free(books, pod, container.name)
+        refusal = self._chooser.check_cores(count, self._physical(books, free, reusable))
         if refusal is not None:
             return refusal
         if held is not None:
             return self._with(ledger, _reused(books, pod.uid, container, held))
-        taken = self._bought(books, pod, count, affinity, reusable)
+        taken = self._bought(books, pod, count, affinity, free, reusable)
         if isinstance(taken, Refusal):
-            return taken
+            return self._why(taken, pod)
         containers = {**books.assigned.get(pod.uid, {}), container.name: taken}
         books = self._assigned(books, pod.uid, containers, books.shared - taken)
         return self._with(ledger, _reused(self._mixed(books, pod, container), pod.uid, container, taken))
@@ -252,22 +275,29 @@ class CpuManager:
             return CpuSet()
         return books.reusable[1]
 
-    def _physical(self, books: CpuBooks, reusable: CpuSet) -> CpuSet:
+    def _physical(self, books: CpuBooks, free: CpuSet, reusable: CpuSet) -> CpuSet:
         """CPUs on cores without a reserved CPU. The kubelet forgets those that init containers left (defect D1)."""
         if self._kubelet:
             return books.shared - self._pools.touched
-        return (self._pools.free(books) | reusable) - self._pools.touched
+        return (free | reusable) - self._pools.touched
 
     def _own(self, books: CpuBooks, pod: Pod, count: int, affinity: Hint) -> CpuSet | Refusal:
         """The CPUs of a pod that is managed as a whole."""
         why = empty_pool(pod)
         if why:
             return Refusal(Reason.EMPTY_POOL, why, facts={"requested": count})
-        refusal = self._chooser.check_cores(count, self._physical(books, CpuSet()))
-        return refusal or self._grant(books, count, affinity, CpuSet())
+        free = self.free(books, pod)
+        refusal = self._chooser.check_cores(count, self._physical(books, free, CpuSet()))
+        taken = refusal or self._grant(books, count, affinity, free)
+        return self._why(taken, pod) if isinstance(taken, Refusal) else taken
 
-    def _grant(self, books: CpuBooks, count: int, affinity: Hint, reusable: CpuSet) -> CpuSet | Refusal:
-        taken = self._chooser.choose(self._pools.free(books) | reusable, count, affinity)
+    def _why(self, refusal: Refusal, pod: Pod) -> Refusal:
+        """Say with a refusal which CPUs did not count, where the pod says so itself."""
+        said = counted(pod, self.rules)
+        return replace(refusal, message=f"{refusal.message}: {said}") if said else refusal
+
+    def _grant(self, books: CpuBooks, count: int, affinity: Hint, free: CpuSet) -> CpuSet | Refusal:
+        taken = self._chooser.choose(free, count, affinity)
         if isinstance(taken, Refusal) or not self.rules.keep_shared:
             return taken
         if books.shared and not books.shared - taken:
@@ -279,20 +309,22 @@ class CpuManager:
             )
         return taken
 
-    def _bought(self, books: CpuBooks, pod: Pod, count: int, affinity: Hint, reusable: CpuSet) -> CpuSet | Refusal:
+    def _bought(
+        self, books: CpuBooks, pod: Pod, count: int, affinity: Hint, free: CpuSet, reusable: CpuSet
+    ) -> CpuSet | Refusal:  # fmt: skip
         """The CPUs of one more container, which may be others than what init containers left (kubelet rule 4.13).
 
         The kubelet then keeps both, and more than the pod requested. A pod that no kubelet would pin does not get
         more: where it would, what is left comes first.
         """
-        taken = self._grant(books, count, affinity, reusable)
+        taken = self._grant(books, count, affinity, free | reusable)
         if isinstance(taken, Refusal) or pod.qos is Qos.GUARANTEED:
             return taken
         if len(CpuSet.union(books.assigned.get(pod.uid, {}).values()) | taken) <= self._pod_count(pod):
             return taken
         if count <= len(reusable):
             return self._chooser.choose(reusable, count, affinity)
-        more = self._grant(books, count - len(reusable), affinity, CpuSet())
+        more = self._grant(books, count - len(reusable), affinity, free)
         return more if isinstance(more, Refusal) else more | reusable
 
     def _assigned(self, books: CpuBooks, uid: str, containers: Mapping[str, CpuSet], shared: CpuSet) -> CpuBooks:

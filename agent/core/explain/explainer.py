@@ -30,6 +30,7 @@ from agent.core.explain.standing import PodStanding
 from agent.core.explain.summary import Facts, answer, fate
 from agent.core.explain.supply import Counter
 from agent.core.explain.values import AsOf, Explanation, HintSource, Holding, Merge, Verdict
+from agent.core.request import isolated
 from agent.core.request.annotations import PodSettings, pod_settings
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Admitted, Reason, Refusal
@@ -256,6 +257,7 @@ class _Explainer:
         )  # fmt: skip
         summary, reasons = answer(facts)
         holding = self.ledger if self.record is not None else run.ledger
+        own = [each.cpus for each in got]
         near = pairs_of(holding, self.pod.uid, self.node.machine, rules) if holding is not None else ()
         return Explanation(
             self.pod.key, self.pod.uid, self.pod.qos.value, verdict, summary,
@@ -264,7 +266,10 @@ class _Explainer:
             scope_from=HintSource.CONFINED if confined else _source(self.settings.scope, scope, rules.topology.scope),
             fate=fate(facts), reasons=reasons, requests=facts.requests, merges=run.merges, holdings=got,
             refusal=run.refusal, remedies=found.remedies, searched=found.searched, as_of=as_of,
-            notes=(*self.notes, *told(holding or run.case.ledger, self.pod.uid), *sentences(near)),
+            notes=(
+                *self.notes, *told(holding or run.case.ledger, self.pod.uid), *sentences(near),
+                *filter(None, (isolated.note(own, self.node.machine), isolated.counted(self.pod, rules))),
+            ),
             answers=rules.answers, first=self.first,
         )  # fmt: skip
 

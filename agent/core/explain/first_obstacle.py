@@ -15,6 +15,7 @@ from agent.core.explain.case import Case
 from agent.core.explain.merges import MergeExplainer
 from agent.core.explain.supply import Counter
 from agent.core.explain.words import EVEN_EMPTY
+from agent.core.request.isolated import counted
 from agent.model.ledger import Ledger
 
 LONGEST = 400
@@ -36,6 +37,8 @@ def first_obstacle(node: Node, case: Case, prepare: Callable[[Ledger], Ledger] =
     found = empty or _obstacle(node, case)
     if empty and EVEN_EMPTY not in empty:
         found = f"even an empty node would refuse it: {empty}"
+    said = counted(case.pod, node.rules) if found else ""
+    found = f"{found} ({said})" if said else found
     return found if len(found) <= LONGEST else f"{found[: LONGEST - 3]}..."
 
 

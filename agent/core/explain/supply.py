@@ -75,7 +75,7 @@ class Counter:
     def _cpus(self, ledger: Ledger, container: str) -> Supply:
         rules = self.node.rules
         manager = self.node.cpu_provider(self.options)
-        free = manager.free(ledger.cpus)
+        free = manager.free(ledger.cpus, self.pod, container)
         if ledger.cpus.reusable and ledger.cpus.reusable[0] == self.pod.uid:
             free |= ledger.cpus.reusable[1]
         free |= CpuSet.union(ledger.cpus.assigned.get(self.pod.uid, {}).values()) if not container else CpuSet()

@@ -7,6 +7,7 @@
     numalign.io/devices          PCI devices that numalign hands out itself, "numalign.io/nic=1"
     numalign.io/exclusive        auto | none | NAME,... | auto,-NAME,...   (agent.core.request.exclusive)
     numalign.io/mixed            NAME,...   (agent.core.request.mixed)
+    numalign.io/isolated-cpus    prefer | avoid | require   (agent.core.request.isolated)
     numalign.io/align            numa | numa,memory   (agent.core.confine)
     numalign.io/pin              false: leave this pod alone, whatever it is entitled to
     numalign.io/move-memory      true: bind its memory even when pages lie elsewhere already (safety rule S4)
@@ -23,6 +24,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from agent.core.request.exclusive import EXCLUSIVE
+from agent.core.request.isolated import ISOLATED, IsolatedCpus
 from agent.core.request.mixed import MIXED
 from agent.errors import MalformedError
 from agent.model.fields import words_in
@@ -108,6 +110,7 @@ def pod_settings(pod: Pod, options: CpuOptions, policy: Policy) -> PodSettings:
         move_memory=reader.switch(MOVE_MEMORY, default=False),
     )
     reader.check_align()
+    reader.word(ISOLATED, IsolatedCpus)  # it is read elsewhere, with the node's settings
     reader.left(EXCLUSIVE)
     reader.left(MIXED)
     reader.unknown()
@@ -208,7 +211,9 @@ class _Reader:
 
     def unknown(self) -> None:
         """Any other annotation of our prefix is a typing error that nobody would notice; one problem for all."""
-        known = (POLICY, SCOPE, ON_MISALIGNMENT, CPU_OPTIONS, DEVICES, ALIGN, PIN, MOVE_MEMORY, EXCLUSIVE, MIXED)
+        known = (
+            POLICY, SCOPE, ON_MISALIGNMENT, CPU_OPTIONS, DEVICES, ALIGN, PIN, MOVE_MEMORY, EXCLUSIVE, MIXED, ISOLATED,
+        )  # fmt: skip
         more = self._left.pop(MORE, "")
         names = [name for name in self._left if name not in OURS | APART]
         if names:
