@@ -55,7 +55,6 @@ def why(world: World, uid: str = "hog") -> str:
 
 KEEPS_FROM_MORE: dict[str, tuple[dict[str, str], str]] = {
     "pin: false": ({"numalign.io/pin": "false"}, "numalign.io/pin is false; it gets no more"),
-    "a mark of static pods": ({"kubernetes.io/config.source": "file"}, "it is a static pod"),
     "exclusive: none": ({"numalign.io/exclusive": "none"}, "numalign.io/exclusive: none leaves it out"),
 }
 
@@ -76,6 +75,15 @@ def test_no_annotation_keeps_a_pod_from_giving_back(tmp_path: Path, name: str) -
     assert (held(world), why(world), pending(world.engine.ledger)) == (1, "", ())
     world.run(manifest("next", container(cpu="9"), created=1))
     assert held(world, "next") == 9
+
+
+def test_the_mark_of_static_pods_alone_keeps_a_pod_from_nothing(tmp_path: Path) -> None:
+    """An author may write kubernetes.io/config.source: the pod stays an ordinary one, which grows and shrinks."""
+    world, mark = node(tmp_path, exempt=Exemptions().why), {"kubernetes.io/config.source": "file"}
+    world.run(manifest("hog", container(cpu="8")))
+    for cpu in (7, 8, 1):
+        world.see(noted(manifest("hog", container(cpu=str(cpu))), **mark))
+        assert (held(world), why(world)) == (cpu, "")
 
 
 def test_pods_that_are_left_alone_give_back_and_grow_again_when_they_are_not(tmp_path: Path) -> None:

@@ -55,6 +55,8 @@ def static(name: str, uid: str, cpu: str, *, space: str, created: int) -> dict[s
         "ownerReferences": [{"kind": "Node", "name": "n1", "uid": "node", "controller": True}],
     }  # fmt: skip
     body["spec"]["nodeName"] = "n1"
+    if space == "edge":
+        body["status"] = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}  # the kubelet
     return body
 
 
