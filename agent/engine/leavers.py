@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from agent.core.admission.pressure import PressureCheck
 from agent.core.admission.waiting import BEHIND, FINAL, OPEN
 from agent.core.devices.kubelet import handed_over
 from agent.engine.state import State
@@ -44,25 +43,22 @@ def leavers(state: State, but: str, running: Collection[str]) -> list[TrackedPod
     return sorted(found, key=lambda known: (not known.ended, known.pod.created, known.pod.uid))
 
 
-def held_up(
-    state: State, known: TrackedPod, now: float, judge: PressureCheck, running: Collection[str]
-) -> TrackedPod:
+def held_up(state: State, known: TrackedPod, now: float, running: Collection[str]) -> TrackedPod:
     """A refused pod with the pod that holds its room, where that one is about to leave; else the pod as it is.
 
     Args:
         state: as the refused admission saw it; the pod itself holds nothing in it.
         known: the pod.
         now: on the clock of TrackedPod.since.
-        judge: holds admissions against the nodes' real memory (safety.md S7).
         running: uids of the pods of which a container exists.
     """
     refusal = known.refusal
     if refusal is None or known.unsaved or known.ran or FINAL in refusal.facts or BEHIND in refusal.message:
         return known
     near = leavers(state, known.pod.uid, running)[:MOST_TRIED]
-    if not near or not _fits(state, known, near, judge):
-        return known
-    alone = (each for each in near if _fits(state, known, (each,), judge))
+    if not near or _fits(state, known, ()) or not _fits(state, known, near):
+        return known  # by the books there is room: the nodes' real memory was in the way (safety.md S7)
+    alone = (each for each in near if _fits(state, known, (each,)))
     found = [one] if (one := next(alone, None)) else near
     more = f"; and {len(found) - MOST_NAMED} more pods" if len(found) > MOST_NAMED else ""
     text = "; ".join(_sentence(state, each) for each in found[:MOST_NAMED]) + more
@@ -86,14 +82,14 @@ def last_word(known: TrackedPod) -> TrackedPod:
     return replace(known, refusal=replace(known.refusal, facts=facts))
 
 
-def _fits(state: State, known: TrackedPod, gone: Sequence[TrackedPod], judge: PressureCheck) -> bool:
+def _fits(state: State, known: TrackedPod, gone: Sequence[TrackedPod]) -> bool:
     """Whether the pod would be admitted without these."""
     node, ledger, pod = state.node, state.ledger, known.pod
     for each in gone:
         ledger = node.release(ledger, each.pod.uid)
     given = state.given.get(pod.uid)
     ledger = handed_over(ledger, pod, given) if given else ledger
-    return isinstance(judge(node, ledger, node.admit(ledger, pod, known.settings), pod), Admitted)
+    return isinstance(node.admit(ledger, pod, known.settings), Admitted)
 
 
 def _sentence(state: State, known: TrackedPod) -> str:

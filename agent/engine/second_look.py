@@ -74,7 +74,7 @@ def _one(state: State, known: TrackedPod, at: Moment) -> Transition:
     runs = pod.uid in at.running
     if waits(known, state.node.rules):
         facts = {name: fact for name, fact in refusal.facts.items() if name != HOLDER}
-        new = held_up(state, replace(known, refusal=replace(refusal, facts=facts)), at.now, at.judge, at.running)
+        new = held_up(state, replace(known, refusal=replace(refusal, facts=facts)), at.now, at.running)
         return _refused_again(state, state, known, new, at)
     if runs:
         return _refused_again(state, state, known, known, at)

@@ -222,7 +222,7 @@ def decide(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
         state.node, state.ledger, known, given=given, unwritable=state.unwritable,
         switches=state.switches, now=at.now, line=queue_of(state.pods, rules, but=pod.uid), judge=at.judge,
     )  # fmt: skip
-    known = held_up(state, at.told(state.node, state.ledger, known, given), at.now, at.judge, at.running)
+    known = held_up(state, at.told(state.node, state.ledger, known, given), at.now, at.running)
     state = state.with_pods(known, ledger=kept(ledger, known))
     out = crowded_out(state.pods, rules, state.switches.most_waiting)
     return Transition(state.with_pods(*out.values()), tuple(each.pod for uid, each in out.items() if uid != pod.uid))
