@@ -49,7 +49,7 @@ class ApiAccess:
             seen = (found.st_mtime_ns, found.st_ino, found.st_size)
             if self._known.get("seen") != seen:
                 text = header_text(_read(self.token_file).decode("ascii"))
-                if text and " " not in text:
+                if text:
                     self._known.update(seen=seen, token=text)
         except (OSError, UnicodeDecodeError, MalformedError):
             pass
