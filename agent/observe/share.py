@@ -1,7 +1,7 @@
 """A share of one CPU for what readers ask for, so that decisions keep the rest.
 
-Whoever reaches the node page may ask in a loop, and every explanation costs the agent a part of a second. What a
-request costs is the CPU time of its own thread: a machine that is busy with something else makes no reader wait.
+A program that reaches the node page may ask in a loop, and every explanation costs the agent a part of a second. What
+a request costs is the CPU time of its own thread: a machine that is busy with something else makes no reader wait.
 """
 
 from __future__ import annotations

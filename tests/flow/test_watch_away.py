@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agent.app.cluster.start import find_pod, read_start
 from agent.core.request.exempt import Exemptions
 from agent.host.standin import container_id
 from agent.model.podspec import pod_from
@@ -83,3 +84,44 @@ def test_a_pod_with_a_static_pods_hash_takes_nothing_from_it(tmp_path: Path) -> 
         assert {body["metadata"]["uid"] for _, path, body in told.api.requests if path.endswith("/rt-n1/status")} == {
             "real"
         }
+
+
+class Lists:
+    """An API server, as far as a start and a look for one pod ask it."""
+
+    def __init__(self, *pods: dict[str, Any]) -> None:
+        self.pods = pods
+
+    def get(self, path: str) -> dict[str, Any]:
+        """The Node."""
+        return {"metadata": {"name": path.rpartition("/")[2]}}
+
+    def call(self, *_: object, **__: object) -> dict[str, Any]:
+        """The list."""
+        return {"items": list(self.pods)}
+
+    def pod(self, _space: str, name: str) -> dict[str, Any]:
+        """One pod."""
+        return next(each for each in self.pods if each["metadata"]["name"] == name)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_start_knows_the_static_pod_by_its_own_mirror(order: int) -> None:
+    """Of two pods with one hash the list may have either first: names and CPUs are those of the node's own mirror."""
+    real, fake = (
+        static(name, uid, cpu, space=space, created=created)
+        for name, uid, cpu, space, created in (("rt-n1", "real", "3", "edge", 0), ("fake-n1", "fake", "1", "evil", 9))
+    )
+    for each, number in ((real, "r"), (fake, "f")):
+        each["status"] = {"containerStatuses": [{"name": "app", "containerID": f"containerd://{number}"}]}
+    start = read_start(Lists(*[real, fake][::order]), "n1", lambda _name: {})  # type: ignore[arg-type] # what of it is used
+    assert {(each.uid, each.key) for each in start.pods if each.uid == HASH} == {(HASH, "edge/rt-n1")}
+    assert {number: uid for number, (uid, _) in start.names.items() if uid == HASH} == {"r": HASH}
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(0, True), (3600, False)])
+def test_s4_a_pod_that_has_run_for_long_is_left_to_the_watch(seconds: float, *, found: bool) -> None:
+    """The runtime names it as it restarts a container: no short cut decides on it as on one that starts."""
+    client = Lists(running("late", "2", seconds))
+    pod = find_pod(client, lambda _name: {}, "default", "late", "late")  # type: ignore[arg-type] # as above
+    assert (pod is not None) is found

@@ -1,4 +1,4 @@
-"""Whom the plugin asks for the word of a node, and what it makes of an answer that no agent would give."""
+"""Which agent the plugin asks for the word of a node, and what it makes of an answer that no agent would give."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(self.server.answer)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
-        """Nobody reads it."""
+        """Say nothing."""
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def test_values_of_another_shape_are_shown_as_far_as_they_go(tmp_path: Path, pag
     assert "\x1b" not in text
 
 
-def test_an_agent_sends_nobody_elsewhere(tmp_path: Path, page: Page) -> None:
+def test_a_redirection_is_not_followed(tmp_path: Path, page: Page) -> None:
     """A redirection is an error: what is behind it was not asked for."""
     page.elsewhere = f"http://127.0.0.1:{page.server_port}/api/node"
     _, errors, _ = typed(tmp_path, page, pods=[REAL], daemonsets=[daemonset("numa")])

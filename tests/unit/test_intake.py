@@ -312,7 +312,7 @@ def held(intake: Intake) -> int:
 
 
 def test_while_a_decision_hangs_the_last_event_of_each_pod_waits(world: World, hung: Intake) -> None:
-    """A tenant who changes his pods in a loop takes the memory of one event per pod, and the last one counts."""
+    """A tenant that changes pods in a loop takes the memory of one event per pod, and the last one counts."""
     once = 0
     for number in range(500):
         for name in ("a", "b"):
@@ -360,7 +360,7 @@ def test_s13_events_that_waited_stand_before_or_behind_the_list_as_they_came(wor
 def test_a_pod_that_is_set_aside_again_and_again_is_one_line_of_the_log(
     world: World, intake: Intake, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever patches a malformed pod in a loop does not fill the node's disk, whatever he writes into it."""
+    """A malformed pod that is patched in a loop does not fill the node's disk, whatever is written into it."""
     intake.start()
     with caplog.at_level(logging.WARNING, "agent"):
         for number in range(20):

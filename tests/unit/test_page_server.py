@@ -337,7 +337,7 @@ def dear() -> Dear:
     return Dear()
 
 
-def test_readers_who_ask_in_a_loop_get_a_share_of_the_cpu(dear: Dear, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_that_ask_in_a_loop_get_a_share_of_the_cpu(dear: Dear, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many explanations as the share allows are made; then each request waits, and 503 says when to come again."""
     monkeypatch.setattr(serving, "WAITS", 0.05)
     with contextlib.closing(PageServer("127.0.0.1", 0, dear, share=dear.meter.share)) as page:
@@ -352,7 +352,7 @@ def test_readers_who_ask_in_a_loop_get_a_share_of_the_cpu(dear: Dear, monkeypatc
 
 
 def test_a_reader_over_the_share_waits_for_it_a_moment(dear: Dear) -> None:
-    """A person who asks a little too often gets the answer a moment later, and no error."""
+    """A reader that asks a little too often gets the answer a moment later, and no error."""
     dear.meter.spend(1.1)
     with contextlib.closing(PageServer("127.0.0.1", 0, dear, share=dear.meter.share)) as page:
         turned = threading.Timer(0.2, lambda: setattr(dear.meter, "now", 100.0))
@@ -362,7 +362,7 @@ def test_a_reader_over_the_share_waits_for_it_a_moment(dear: Dear) -> None:
 
 
 def test_of_many_readers_one_at_a_time_takes_from_the_share(dear: Dear, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thirty who were waiting when there was some do not all take: what one of them made is charged at once."""
+    """Readers that waited when there was some do not all take: what one of them made is charged at once."""
     monkeypatch.setattr(serving, "WAITS", 0.3)
     dear.meter.spend(0.8)
     with contextlib.closing(PageServer("127.0.0.1", 0, dear, share=dear.meter.share)) as page:

@@ -4,9 +4,9 @@ The kubelet calls a static pod by a hash of its manifest, its name included, and
 which carries the hash twice and belongs to the Node.
 https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/
 
-A user who may create a pod may write the same into it. The kubelet starts no such pod, and deletes it; a finalizer
-keeps it. So a hash belongs to one namespace and name. Of several mirrors the one that the Node owns has it, else the
-one that is not being deleted, else the oldest: a restart finds the same one. The rest are pods of their own.
+A user with the right to create pods may write the same into one. The kubelet starts no such pod, and deletes it; a
+finalizer keeps it. So a hash belongs to one namespace and name. Of several mirrors the one that the Node owns has it,
+else the one that is not being deleted, else the oldest: a restart finds the same one. The rest are pods of their own.
 
 One table serves the intake, the list at the start, and the pods that the runtime names.
 """

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 MOST_STREAMS = 8
 """Event streams at once; they last, so they are fewer than connections (`agent.observe.listener`)."""
 WAITS = 3.0
-"""Seconds that a request waits for the share of CPU; so long a reader is held who asks in a loop."""
+"""Seconds that a request waits for the share of CPU; so long a reader is held that asks in a loop."""
 AGAIN = 0.05
 """Seconds between two looks whether there is some, where another request took it."""
 LOOK = 0.5
