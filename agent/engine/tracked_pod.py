@@ -131,6 +131,6 @@ def not_saved(unwritable: str) -> Refusal:
 
 
 def owns(ledger: Ledger, uid: str, node: Node) -> bool:
-    """Say whether a pod holds what must be saved first: CPUs, a place on NUMA nodes, devices of numalign's."""
-    held, cpus = {resource for by in ledger.devices.held.get(uid, {}).values() for resource in by}, ledger.cpus
-    return uid in {*cpus.assigned, *cpus.pools, *cpus.confined} or bool(held - node.inventory.reported)
+    """Say whether a pod holds what no other pod may use: CPUs, or devices of numalign's and not of the kubelet's."""
+    held = {resource for by in ledger.devices.held.get(uid, {}).values() for resource in by}
+    return uid in {*ledger.cpus.assigned, *ledger.cpus.pools} or bool(held - node.inventory.reported)
