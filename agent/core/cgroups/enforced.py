@@ -264,7 +264,8 @@ def _reason(look: Look, path: str, file: str, at: str) -> str:
     error = look.errors.get((at, file), "")
     if not error and look.unfinished:
         return _UNFINISHED
-    above = _above(look, path, file) if file in (CPUS, MEMS) and error in ("", "EACCES") else ""
+    asked = file in (CPUS, MEMS) and (not error or (error == "EACCES" and at == path))
+    above = _above(look, path, file) if asked else ""
     if above or not error:
         return above or _AGAIN
     follows = "" if at == path else f"it follows {at}, which could not be written: "
@@ -286,7 +287,7 @@ def _above(look: Look, path: str, file: str) -> str:
     if tree[at].level is Level.KUBEPODS:
         return f"it lies in {at}, {_ROOT.format(has=f'{what} {found}')}"
     if asked and missing.bits & ~asked.bits:
-        return "" if at == path else f"it follows {at}, {_CUT.format(has=found)}"
+        return "" if at == path or (at, file) in look.errors else f"it follows {at}, {_CUT.format(has=found)}"
     return f"it lies in {parent_of(at)}, {_TAKEN.format(lost=f'{what} {missing}')}" if look.tree.version > 1 else ""
 
 
