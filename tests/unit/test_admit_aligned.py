@@ -11,7 +11,7 @@ from agent.model.claims import ClaimDevice
 from agent.model.devices import Device, DeviceInventory
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
-from agent.model.ledger import Block, CpuBooks, DeviceBooks, Ledger, MemoryBooks, PodRecord
+from agent.model.ledger import Block, Confinement, CpuBooks, DeviceBooks, Ledger, MemoryBooks, PodRecord
 from agent.model.pod import Container, Pod, Qos
 from agent.model.rules import Compatibility
 
@@ -73,6 +73,39 @@ def test_what_lies_outside_is_named(held: dict[str, str], why: str) -> None:
 def test_an_affinity_that_is_not_preferred_is_not_alignment() -> None:
     """Best-effort lets a pod in on two nodes where one would do on an empty machine: it is told."""
     assert judged(Hint(NodeSet.of(0, 1), preferred=False), "best-effort", cpus="0,2") == (False, UNPREFERRED)
+
+
+def test_what_lies_on_one_node_is_aligned_whatever_the_affinity_was() -> None:
+    """Two nodes were the affinity, not preferred, and CPUs, memory and device are all on one of them."""
+    wide = Hint(NodeSet.of(0, 1), preferred=False)
+    assert judged(wide, "best-effort", cpus="2-3") == (True, "")
+    assert judged(wide, "best-effort", cpus="2", mems="1", gpus="near-1-2") == (True, "")
+    assert judged(wide, "best-effort", cpus="2", mems="0") == (False, UNPREFERRED)
+    assert judged(wide, "best-effort", cpus="0", gpus="near-1-2") == (False, UNPREFERRED)
+
+
+@pytest.mark.parametrize(("second", "good"), [("3", True), ("4", False)])
+def test_under_scope_pod_the_containers_lie_on_one_node_together(second: str, *, good: bool) -> None:
+    """Each on a node of its own is not what the scope asks for."""
+    pod = Pod("u", "u", "default", (Container("a"), Container("b")), Qos.GUARANTEED)
+    cpus = {"a": CpuSet.parse("2"), "b": CpuSet.parse(second)}
+    wide = Hint(NodeSet.of(1, 2), preferred=False)
+    record = PodRecord(pod, "best-effort", "pod", affinity={"a": wide, "b": wide})
+    ledger = Ledger(FOUR.digest, CpuBooks(FOUR.online, {"u": cpus}))
+    found = AlignmentCheck(FOUR, INVENTORY).judged(ledger, record)
+    assert found.aligned == {"a": good, "b": good}
+    assert set(found.why.values()) == (set() if good else {UNPREFERRED})
+
+
+@pytest.mark.parametrize(("node", "good"), [(1, True), (0, False)])
+def test_shared_cpus_that_a_pod_is_kept_on_count_as_well(node: int, *, good: bool) -> None:
+    """A confined pod whose device is near its NUMA node lies on one node; one with a device elsewhere does not."""
+    pod = Pod("u", "u", "default", (Container("c"),), Qos.BURSTABLE, annotations={"numalign.io/align": "numa"})
+    books = CpuBooks(FOUR.online, confined={"u": Confinement(NodeSet.of(node), ((node, 500),))})
+    ledger = Ledger(FOUR.digest, books, devices=DeviceBooks({"u": {"c": {GPU: ("near-1-2",)}}}))
+    record = PodRecord(pod, "best-effort", "pod", affinity={"c": Hint(NodeSet.of(0, 1), preferred=False)})
+    found = AlignmentCheck(FOUR, INVENTORY).judged(ledger, record)
+    assert (found.aligned["c"], found.why.get("", "")) == (good, "" if good else UNPREFERRED)
 
 
 GRACE = parse_synthetic(

@@ -13,6 +13,7 @@ from rich.console import Console
 from agent.app.page.views import NodeView, as_json, view_of
 from agent.cli import show
 from agent.core.accounting.usage import usage
+from agent.core.admission.alignment import UNPREFERRED
 from agent.core.admission.node import Node
 from agent.core.explain.refusals import in_plain_words
 from agent.engine.tracked_pod import TrackedPod
@@ -89,10 +90,19 @@ def test_a_reason_is_said_once_per_pod() -> None:
     assert view.refused == {"big": why}
 
 
+def test_of_two_nodes_it_is_not_said_that_an_empty_machine_would_do_better() -> None:
+    """Memory that needs both NUMA nodes and a CPU that needs one: the sentence names no better machine."""
+    node = a_node()
+    ledger = admitted(node, manifest("wide", container("app", cpu="1", memory="1300Mi")))
+    (row,) = view_of(ledger, node).rows
+    assert (row.state, str(row.nodes), row.why) == ("not aligned", "0-1", UNPREFERRED)
+    assert UNPREFERRED == "no set of NUMA nodes was the best for all that it asks for"
+
+
 def test_words_for_the_commonest_refusal() -> None:
     """The kubelet's sentence says little; what it means under the policy is said instead."""
     refusal = Refusal(Reason.TOPOLOGY, "Resources cannot ...", facts={"policy": "single-numa-node"})
-    assert in_plain_words(refusal) == "no one NUMA node had all that it asks for"
+    assert in_plain_words(refusal) == "no one NUMA node suited all that it asks for"
     numbers = replace(refusal, facts={**refusal.facts, OBSTACLE: "it asks for 5 CPUs, and 3 are free"})
     assert in_plain_words(numbers) == "it asks for 5 CPUs, and 3 are free"
     odd = Refusal(Reason.SMT, "SMT Alignment Error: ...", facts={"requested": 3, "cpus_per_core": 2})

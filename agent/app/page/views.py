@@ -10,12 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.core.accounting.usage import NodeUse, usage
-from agent.core.admission.alignment import UNPREFERRED
 from agent.core.admission.node import Node
 from agent.core.devices.kubelet import given_to
 from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.remarks import remarks
-from agent.core.explain.words import on
 from agent.core.request.isolated import note
 from agent.core.request.mixed import parts_of
 from agent.engine.tracked_pod import UNDECIDED, TrackedPod
@@ -115,8 +113,6 @@ def _row(
     confined = ledger.cpus.confined.get(pod.uid)
     nodes = mine | NodeSet.from_ids(memory) | (confined.nodes if confined else NodeSet())
     state, why = _state(record, container.name, known, holds=bool(grant.cpus or memory or grant.devices or confined))
-    if why == UNPREFERRED and nodes:
-        why = f"it lies on {on(nodes)}; on an empty machine fewer nodes, or nearer ones, would do"
     pool = ledger.cpus.shared
     if machine and confined:
         pool &= machine.cpus_of(confined.nodes)

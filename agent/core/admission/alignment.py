@@ -1,15 +1,16 @@
 """Whether a container's grant lies as its policy wants, and one sentence why not.
 
 Called by `agent.core.admission.node` for each pod that gets in; the sentences go into the pod's annotation and
-condition. A grant is aligned if the merged hint was preferred and CPUs, memory and devices lie within its nodes; one
-with nothing that has a place is, too. Under policy none nobody merged: there it is the common node that counts.
+condition. A grant is aligned if CPUs, memory and devices lie within a merged hint that was preferred, or if one node
+would have done for all of them; one with nothing that has a place is, too. Under policy none it is the common node
+alone that counts.
 Under Compatibility.FIXED memory and devices of a NUMA node without CPUs count for the CPU nodes nearest to it, as in
 the hints (`agent.core.machines.tiers`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from enum import Enum, auto
 
@@ -23,9 +24,9 @@ from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.machine import Machine
 from agent.model.quantity import show_bytes
-from agent.model.rules import Compatibility, Policy
+from agent.model.rules import Compatibility, Policy, Scope
 
-UNPREFERRED = "the best that could be had under this policy is not as good as this machine allows"
+UNPREFERRED = "no set of NUMA nodes was the best for all that it asks for"
 MOVED = "it was placed while the machine had other NUMA nodes"
 """How the sentence begins on what lies otherwise now than it was placed."""
 LATE = "when the container's place was decided already"
@@ -107,13 +108,14 @@ class AlignmentCheck:
         """
         aligned: dict[str, bool] = {}
         why: dict[str, str] = {}
+        whole = record.scope == Scope.POD and self._whole(ledger, record)
         for container in record.pod.containers:
             name = container.name
-            reason = self._reason(ledger, record, name, by_socket=by_socket)
+            reason = self._reason(ledger, record, name, by_socket=by_socket, whole=whole)
             aligned[name] = not reason
             if reason:
                 why[name] = reason
-        unconfined = self._unconfined(ledger, record)
+        unconfined = self._unconfined(ledger, record, whole=whole)
         if unconfined:
             why[""] = unconfined
             aligned = dict.fromkeys(aligned, False)
@@ -147,14 +149,16 @@ class AlignmentCheck:
             why[name] = f"{MOVED}: {', '.join(parts)}"
         return replace(record, why=why)
 
-    def _reason(self, ledger: Ledger, record: PodRecord, name: str, *, by_socket: bool) -> str:
-        """Why a container is not aligned; "" when it is."""
+    def _reason(self, ledger: Ledger, record: PodRecord, name: str, *, by_socket: bool, whole: bool) -> str:
+        """Why a container is not aligned; "" when it is. `whole`: the pod lies on one node, under scope pod."""
         held = list(self._held(ledger, record.pod.uid, name))
         if not held:
             return ""
         if record.policy == Policy.NONE:
             return self._apart(held)
         hint = record.affinity.get(name, ANY_NODES)
+        if not hint.preferred and (whole or (record.scope == Scope.CONTAINER and self._together(held))):
+            return ""
         nodes = self._machine.node_set if hint.nodes is None else hint.nodes
         near = nodes | self._beside(nodes)
         for kind, what, places in held:
@@ -169,13 +173,28 @@ class AlignmentCheck:
                 return f"{what} {_VERBS[kind]} {_on(places)}, {part}outside the affinity {nodes}"
         return "" if hint.preferred else UNPREFERRED
 
-    def _apart(self, held: list[Located]) -> str:
-        """Policy none: fine if one node would have done for all of it; a device may be near several."""
+    def _whole(self, ledger: Ledger, record: PodRecord) -> bool:
+        """Whether one node would have done for the pod, the shared CPUs included that it is kept on."""
+        if all(hint.preferred for hint in record.affinity.values()):
+            return False
+        confinement = ledger.cpus.confined.get(record.pod.uid)
+        kept = [(AlignmentKind.CPUS, "shared CPUs", confinement.nodes)] if confinement else []
+        own = (
+            each for container in record.pod.containers for each in self._held(ledger, record.pod.uid, container.name)
+        )
+        return self._together([*kept, *own])
+
+    def _together(self, held: Iterable[Located]) -> bool:
+        """Whether one node would have done for all of it; a device may be near several."""
         common = self._machine.node_set
         for kind, _, lies in held:
             places = self._folded(lies)
             common &= places if kind is AlignmentKind.DEVICE or len(lies) == 1 else NodeSet()
-        if common:
+        return bool(common)
+
+    def _apart(self, held: list[Located]) -> str:
+        """Policy none: why no one node would have done for all of it; "" where one would."""
+        if self._together(held):
             return ""
         return f"policy none aligns nothing: it lies on {_on(NodeSet.union(places for _, _, places in held))}"
 
@@ -218,7 +237,7 @@ class AlignmentCheck:
             if near:
                 yield AlignmentKind.DEVICE, f"device {each.id} of claim {each.claim}", near
 
-    def _unconfined(self, ledger: Ledger, record: PodRecord) -> str:
+    def _unconfined(self, ledger: Ledger, record: PodRecord, *, whole: bool) -> str:
         """Why a pod that asks to be confined is not, or not wholly; "" when it is, or does not ask."""
         asked, memory = align_requested(record.pod)
         if not asked:
@@ -228,7 +247,7 @@ class AlignmentCheck:
             exclusive = ledger.cpus.assigned.get(record.pod.uid)
             return "" if exclusive else "no NUMA nodes have the shared CPUs that it requests: it is not confined"
         hint = record.affinity.get(record.pod.containers[0].name, ANY_NODES)
-        if not hint.preferred and record.policy != Policy.NONE:
+        if not hint.preferred and record.policy != Policy.NONE and not whole:
             return UNPREFERRED
         if memory and not confinement.memory:
             return "its memory is not bound: not every container has a limit, or the limits do not fit these nodes"
