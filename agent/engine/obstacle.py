@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from agent.core.admission.node import Node
 from agent.core.admission.waiting import BEHIND
-from agent.core.devices.kubelet import Given, handed_over
+from agent.core.devices.kubelet import APART, Given, handed_over
 from agent.core.explain.case import Case
 from agent.core.explain.first_obstacle import first_obstacle
 from agent.engine.tracked_pod import TrackedPod
@@ -37,12 +37,12 @@ def with_obstacle(node: Node, ledger: Ledger, known: TrackedPod, given: Given | 
         node: the managers.
         ledger: as the refused admission saw it.
         known: the pod.
-        given: devices that the kubelet gave it; where they are the reason, the message names them.
+        given: devices that the kubelet gave it; where they alone are the reason, the message says all.
     """
     refusal = known.refusal
     if refusal is None or refusal.reason is not Reason.TOPOLOGY or BEHIND in refusal.message:
         return known
-    if refusal.facts.keys() & {"devices", "claims"}:
+    if APART in refusal.message:
         return known
 
     def prepare(before: Ledger) -> Ledger:

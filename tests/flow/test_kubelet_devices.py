@@ -78,7 +78,7 @@ def test_a_full_node_is_named_as_the_reason(tmp_path: Path) -> None:
     assert nodes(made, "first") == "1"
     made.engine.devices_reported("job", {"app": (gpu("g1", 1),)})
     made.see(asking(policy="single-numa-node", on_misalignment="wait", created=1))
-    assert made.ears.refused_["job"].message.endswith("the rest of the pod finds no room there")
+    assert made.ears.refused_["job"].message.endswith("what else container app asks for cannot be placed there")
     made.engine.pods_gone(["first"])
     made.engine.retry(["job"])
     assert nodes(made) == "1"

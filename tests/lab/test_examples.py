@@ -51,7 +51,7 @@ EXPECTED = {
     "solver": Expected(refused="OutOfcpu"),  # the kubelet is asked first, and has 16
     "simulation": Expected(refused="OutOfmemory"),
     "legacy": Expected({}),
-    "router": Expected(says="not even an empty node has room for it"),
+    "router": Expected(says="even an empty node would refuse it"),
 }
 
 

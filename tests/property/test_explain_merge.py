@@ -12,6 +12,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.core.admission.ahead import AHEAD
 from agent.core.admission.node import Node
 from agent.core.admission.pod import Step
 from agent.core.explain.explainer import explain
@@ -101,7 +102,9 @@ def check(node: Node, step: Step, merge: Merge, closest: Order) -> None:
     elif merge.admit or not single:  # else it is what best-effort would have taken, distances included
         first, *others = sorted(common, key=rank)
         assert winner == first
-        if not others:
+        if AHEAD in step.answers:
+            assert (merge.rule, others) == (MergeRule.AHEAD, [])  # one of the lists leaves one set alone
+        elif not others:
             assert merge.rule in {MergeRule.ONLY, MergeRule.FIRST}  # with many nodes nobody looks for a second
         elif merge.rule is not MergeRule.FIRST:
             mine, second = rank(first), rank(others[0])
@@ -164,7 +167,8 @@ def test_every_rule_is_met_and_right() -> None:
             for number, count in enumerate(held):
                 ledger = case_of(node, ledger, sized(number, count)).admit(node).ledger
             met |= {merge.rule for merge in checked(node, ledger, sized(99, cpus))}
-    assert met == set(MergeRule) - {MergeRule.TOGETHER}  # that one needs devices: tests/unit/test_firm.py
+    # these need devices, or several containers: tests/unit/test_firm.py, tests/unit/test_look_ahead.py
+    assert met == set(MergeRule) - {MergeRule.TOGETHER, MergeRule.AHEAD}
 
 
 def sized(number: int, cpus: int) -> Pod:

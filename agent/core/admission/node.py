@@ -24,17 +24,18 @@ from agent.core.memory import provider as memory
 from agent.core.memory.confined import yielding
 from agent.core.merge.masks import Positions
 from agent.core.merge.order import Order
-from agent.core.merge.provider import Provider
+from agent.core.merge.provider import Answer, Provider
 from agent.core.request.annotations import NOTHING, PodSettings
 from agent.model.claims import PROVIDER as CLAIMS
 from agent.model.devices import DeviceInventory
 from agent.model.exclusive import Selection
-from agent.model.idset import CpuSet
+from agent.model.hint import Hint
+from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.machine import Machine
 from agent.model.outcome import Admitted, Outcome, Refusal, Refused
-from agent.model.pod import Pod
-from agent.model.rules import Compatibility, CpuOptions, Policy, Rules, Scope
+from agent.model.pod import Container, Pod
+from agent.model.rules import Compatibility, CpuOptions, Policy, Rules, Scope, TopologyRules
 
 
 class Node:
@@ -183,14 +184,8 @@ class Node:
             policy=settings.policy or self.rules.topology.policy,
             scope=Scope.POD if align_requested(pod)[0] else settings.scope or self.rules.topology.scope,
         )
-        as_whole = self.rules.pod_level_managers and pod.pod_level
-        literal = self.rules.compatibility is Compatibility.KUBELET
-        by_socket = (settings.cpu_options or self.rules.cpu.options).align_by_socket
-        admission = Admission(
-            pod, ledger, topology, self._providers_for(settings.cpu_options, kinds), self.positions, self.order,
-            as_whole=as_whole, trace=trace,
-            firm=() if literal or by_socket else (self._cpus.name, self._memory.name),
-        )  # fmt: skip
+        by_socket = self._by_socket(settings.cpu_options)
+        admission = self._admission(ledger, pod, topology, settings.cpu_options, trace, kinds)
         refusal = admission.run()
         if refusal is not None:
             return _settled(admission.ledger), refusal
@@ -206,6 +201,35 @@ class Node:
         refusal = over(self.rules, pod.namespace, ledger, after)
         return (ledger, refusal) if refusal else (after, None)
 
+    def hint(
+        self, ledger: Ledger, pod: Pod, container: Container, policy: Policy, options: CpuOptions | None = None
+    ) -> tuple[Mapping[str, Answer], Hint]:
+        """Ask what the managers offer to one container beside what it holds, and what a policy makes of that."""
+        topology = replace(self.rules.topology, policy=policy)
+        admission = self._admission(ledger, pod, topology, options, None)
+        answers = admission.ask(ledger, container)
+        return answers, admission.merge(answers).hint
+
+    def _by_socket(self, options: CpuOptions | None) -> bool:
+        return (options or self.rules.cpu.options).align_by_socket
+
+    def _admission(
+        self, ledger: Ledger, pod: Pod, topology: TopologyRules, options: CpuOptions | None, trace: Trace | None,
+        kinds: Kinds = NO_KINDS,
+    ) -> Admission:  # fmt: skip
+        literal = self.rules.compatibility is Compatibility.KUBELET
+        return Admission(
+            pod, ledger, topology, self._providers_for(options, kinds), self.positions, self.order,
+            as_whole=self.rules.pod_level_managers and pod.pod_level, trace=trace,
+            firm=() if literal or self._by_socket(options) else (self._cpus.name, self._memory.name),
+            width=None if literal else lambda ledger, name: len(self._lies_on(ledger, pod.uid, name)),
+        )  # fmt: skip
+
+    def _lies_on(self, ledger: Ledger, uid: str, container: str) -> NodeSet:
+        """The NUMA nodes of a container's CPUs and memory."""
+        grant = ledger.grant(uid, container)
+        return self.seen.nodes_of(grant.cpus or CpuSet()) | (grant.mems or NodeSet())
+
     def devices_requested(self, pod: Pod) -> dict[str, dict[str, int]]:
         """The devices that numalign hands out itself and a pod asks for: container -> resource -> how many."""
         empty = self.start()
@@ -219,8 +243,7 @@ class Node:
 
     def judged(self, ledger: Ledger, record: PodRecord, options: CpuOptions | None = None) -> PodRecord:
         """The record with its grant judged anew: aligned or not, and why."""
-        by_socket = (options or self.rules.cpu.options).align_by_socket
-        return self._judge.judged(ledger, record, by_socket=by_socket)
+        return self._judge.judged(ledger, record, by_socket=self._by_socket(options))
 
     def judged_elsewhere(self, ledger: Ledger, record: PodRecord, settings: PodSettings) -> PodRecord:
         """Judge a pod that was placed on a machine with other NUMA nodes: no hint of that means anything now.

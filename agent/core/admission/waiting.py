@@ -92,7 +92,7 @@ def hopeless(node: Node, pod: Pod, settings: PodSettings, prepare: Prepare = _as
     if found is None:
         return None
     found = explained(found, prepare(node.start(), pod), node.inventory, pod)
-    text = f"{found.message}; not even an empty node has room for it, so it does not wait"
+    text = f"{found.message}; even an empty node would refuse it, so it does not wait"
     return replace(found, message=text, facts={**found.facts, FINAL: "never"})
 
 

@@ -41,6 +41,9 @@ class Offered(NamedTuple):
     nodes: NodeSet
 
 
+APART = "no NUMA node is near all of them"
+"""Ends the message of a refusal for devices that no one can be near: nothing else of the pod is in its way."""
+
 Given = Mapping[str, tuple[Offered | ClaimDevice, ...]]
 """What a pod was given: devices of plugins and of claims, by container name."""
 
@@ -281,7 +284,8 @@ def explained(refusal: Refusal, ledger: Ledger, inventory: DeviceInventory, pod:
     given = [f"the kubelet gave {', '.join(map(_named, devices))}"] if devices else []
     if claims:
         given.append(f"the pod holds {', '.join(map(claims_named, claims))}")
-    why = "no NUMA node is near all of them" if not common else "the rest of the pod finds no room there"
+    whose = f"container {refusal.container}" if refusal.container else "the pod"
+    why = f"what else {whose} asks for cannot be placed there" if common else APART
     message = f"{refusal.message}: {' and '.join(given)}, which cannot be chosen again; {why}"
     facts = {**refusal.facts, "devices": [f"{each.resource} {each.id}" for each in devices]}
     if claims:

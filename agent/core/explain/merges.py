@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from agent.core.admission.ahead import AHEAD
 from agent.core.admission.node import Node
 from agent.core.admission.pod import Step
-from agent.core.explain.obstacles import ObstacleView, obstacles
+from agent.core.explain.obstacles import ObstacleView, leftover, obstacles
 from agent.core.explain.ranking import Ranking
+from agent.core.explain.requested import requested_resources
 from agent.core.explain.supply import Counter
 from agent.core.explain.values import Candidate, HintList, Merge, MergeRule
 from agent.core.explain.words import amount, nodes_count, sets, spread
@@ -52,7 +54,8 @@ class MergeExplainer:
         order = self.node.order if self.closest and policy is not Policy.SINGLE_NUMA_NODE else Order()
         winner = reasons.hint.nodes if step.merged.admit else reasons.best
         preferred = step.merged.hint.preferred if step.merged.admit else reasons.preferred
-        contest = Ranking(self.node, step, views, winner, order, preferred)
+        requests = requested_resources(self.node, self.counter.pod)
+        contest = Ranking(self.node, step, views, winner, order, preferred, requests)
         common, losers = contest.outcome()
         rule = contest.rule(common)
         good = step.merged.admit and preferred
@@ -84,7 +87,8 @@ class MergeExplainer:
             offer: Offer = answer if isinstance(answer, Stance) else answer[resource]
             side = side_of(offer, self.node.positions)
             demand = side.demand if side is not None and not side.optional else None
-            views.append(ObstacleView(self._said(step, provider, voice), demand))
+            left = leftover(self.node, self.counter.pod, step.container, step.ledger, resource)
+            views.append(ObstacleView(self._said(step, provider, voice), demand, left))
         return views
 
     def _said(self, step: Step, provider: str, voice: Voice) -> HintList:
@@ -138,6 +142,9 @@ def _sentence(said: HintList, total: int) -> str:
     if said.stand is Candidate.INDIFFERENT:
         what = f"{said.provider} ({said.resource})" if said.resource else said.provider
         return f"{what}: nothing to place, any NUMA node will do"
+    if said.provider == AHEAD:
+        left = sets(said.preferred) or nodes_count(said.size or 1)
+        return f"{said.resource}, which comes later, leaves {left} to it"
     head = f"{amount(said.resource, said.amount)}" if said.amount else said.resource or said.provider
     free = f"; free: {spread(said.resource, said.free)}" if said.free else ""
     if said.stand is Candidate.IMPOSSIBLE:

@@ -11,15 +11,28 @@ from dataclasses import dataclass
 
 from agent.core.admission.node import Node
 from agent.core.cpus.pods import empty_pool
+from agent.core.devices.books import left_by_inits
 from agent.core.explain.refusals import no_room
 from agent.core.explain.values import Candidate, HintList
-from agent.core.explain.words import EVEN_EMPTY, amount, bare, listing, nodes_count, on, sets, spread, verb
+from agent.core.explain.words import (
+    CPU,
+    EVEN_EMPTY,
+    amount,
+    bare,
+    cpus,
+    listing,
+    nodes_count,
+    on,
+    sets,
+    spread,
+    verb,
+)
 from agent.core.merge.demand import Demand, fewest
 from agent.core.merge.needs import Budget
 from agent.core.request.amounts import is_memory
-from agent.model.idset import NodeSet
+from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
-from agent.model.pod import Pod
+from agent.model.pod import ContainerKind, Pod
 from agent.model.rules import Policy
 
 NAMED = 3
@@ -27,10 +40,14 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObstacleView:
-    """A hint list: in words, and as the merge saw it (None when it does not take part, or is impossible)."""
+    """A hint list: in words, and as the merge saw it (None when it does not take part, or is impossible).
+
+    `left` is what init containers left of it, which every node set must contain (`leftover`).
+    """
 
     hint_list: HintList
     demand: Demand | None
+    left: str = ""
 
     @property
     def what(self) -> str:
@@ -170,6 +187,8 @@ def _otherwise(view: ObstacleView, ledger: Ledger) -> str:
     rule = _group_rule(ledger) if is_memory(said.resource) else ""
     if rule:
         return f"{view.what}: {rule}"
+    if view.left:
+        return f"{view.what} must include {view.left}: {spread(said.resource, said.free, 'free')}"
     free = f": {spread(said.resource, said.free)}" if said.free else ""
     return f"{view.what}: no NUMA node that has it can be used for it{free}"
 
@@ -206,9 +225,33 @@ def _where(good: dict[ObstacleView, list[NodeSet]], node: Node) -> str:
     """What fits where; what fits on every node is left out, since that is no part of the trouble."""
     event_log = {view: places for view, places in good.items() if len(places) < len(node.seen.nodes)}
     parts = [
-        f"{view.what} {verb(view.hint_list.resource, view.hint_list.amount or 1, 'fits', 'fit')} on {_places(places)}"
+        f"{view.what}{f', which must include {view.left},' if view.left else ''} "
+        f"{verb(view.hint_list.resource, view.hint_list.amount or 1, 'fits', 'fit')} on {_places(places)}"
         for view, places in (event_log if len(event_log) > 1 else good).items()
     ]
+    return listing(parts)
+
+
+def leftover(node: Node, pod: Pod, container: str, ledger: Ledger, resource: str) -> str:
+    """Tell what init containers left of a resource, which a later container must contain (kubelet rules 4.5, 6.2).
+
+    Words with a place, like "CPU 1 of init container fetch on NUMA node 0"; "" for nothing.
+    """
+    mine = next((each for each in pod.containers if each.name == container), None)
+    if mine is None or resource in node.inventory.reported:
+        return ""
+    books = ledger.cpus.reusable
+    left = books[1] if resource == CPU and books and books[0] == pod.uid else CpuSet()
+    free = left_by_inits(ledger.devices, pod, mine).get(resource, set())
+    near = {each.id: each.nodes or NodeSet() for each in node.inventory.of(resource)}
+    parts = []
+    for each in pod.containers[: pod.containers.index(mine)]:
+        grant = ledger.grant(pod.uid, each.name)
+        held, ids = (grant.cpus or CpuSet()) & left, sorted(free & set(grant.devices.get(resource, ())))
+        nodes = node.seen.nodes_of(held) | NodeSet.union(near.get(name, NodeSet()) for name in ids)
+        if each.kind is ContainerKind.INIT and (held or ids):
+            what = cpus(held) if held else f"{resource} {', '.join(ids)}"
+            parts.append(f"{what} of init container {each.name}{f' on {on(nodes)}' if nodes else ''}")
     return listing(parts)
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agent.core.admission.ahead import AHEAD
 from agent.core.admission.node import Node
 from agent.core.admission.pod import Step
 from agent.core.explain.obstacles import ObstacleView
-from agent.core.explain.values import Candidate, LossReason, MergeRule, RunnerUp
-from agent.core.explain.words import alternatives, nodes_count, on, sets
+from agent.core.explain.values import Candidate, LossReason, MergeRule, RequestedResources, RunnerUp
+from agent.core.explain.words import CPU, alternatives, amount, listing, nodes_count, on, sets
 from agent.core.merge.order import Order
 from agent.model.idset import NodeSet
 from agent.model.rules import Policy
@@ -46,6 +47,7 @@ class Ranking:
         winner: the set that won; after a refusal what best-effort would have taken. None for any node.
         order: by which equals are told apart.
         preferred: whether every list prefers the winner.
+        requests: what the pod asks for.
     """
 
     node: Node
@@ -54,6 +56,7 @@ class Ranking:
     winner: NodeSet | None
     order: Order
     preferred: bool
+    requests: tuple[RequestedResources, ...]
 
     def outcome(self) -> tuple[list[NodeSet], list[RunnerUp]]:
         """The sets that all lists prefer, best first, and who lost; both empty where hints were not listed."""
@@ -92,7 +95,7 @@ class Ranking:
         binding = [view.demand for view in self.views if view.demand is not None]
         won = positions.everything if self.winner is None else positions.mask(self.winner)
         if self.step.reasons.instead_of is not None:
-            return MergeRule.TOGETHER
+            return MergeRule.AHEAD if AHEAD in self.step.answers else MergeRule.TOGETHER
         if not self.preferred:
             reached = binding and all(demand.accepts(won) for demand in binding)
             return MergeRule.NOTHING if won == positions.everything and not reached else MergeRule.NEAREST
@@ -136,10 +139,21 @@ class Ranking:
                 "no set of nodes is preferred by every hint provider: CPUs and memory stay together, and devices may "
                 f"be elsewhere; the kubelet would take {on(self.step.reasons.instead_of or ())}"
             )
+        elif rule is MergeRule.AHEAD:
+            text = self._ahead()
         if self.step.merged.admit:
             return text
         name = on(self.winner) if self.winner is not None else "any NUMA node"
         return f"under {self.step.reasons.policy} nothing is taken; best-effort would have taken {name}: {text}"
+
+    def _ahead(self) -> str:
+        """Which later container decided, and what it asks for."""
+        (needy, *_) = (view.hint_list.resource for view in self.views if view.hint_list.provider == AHEAD)
+        (asked, *_) = (each for each in self.requests if f"container {each.container}" == needy)
+        found = [amount(CPU, asked.cpus)] if asked.cpus else []
+        found += [amount(name, count) for name, count in (*asked.devices.items(), *asked.memory.items())]
+        first = on(self.step.reasons.instead_of or ())
+        return f"{needy} needs {listing(found) or 'its devices'}, and would be placed worse with this one on {first}"
 
     def _near(self) -> str:
         goal, count = self.step.reasons.goal or 0, len(self.winner or ())

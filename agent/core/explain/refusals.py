@@ -18,9 +18,9 @@ _BEGINNINGS = (
     ("previously allocated devices are no longer healthy", "a device that it held is not healthy any more"),
 )
 _POLICIES = {
-    Policy.SINGLE_NUMA_NODE.value: "no one NUMA node had all that it asks for",
+    Policy.SINGLE_NUMA_NODE.value: "no one NUMA node suited all that it asks for",
     Policy.RESTRICTED.value: "no set of NUMA nodes was good enough for all that it asks for",
-    Policy.BEST_EFFORT.value: "no set of NUMA nodes had all that it asks for",
+    Policy.BEST_EFFORT.value: "no set of NUMA nodes suited all that it asks for",
 }
 """For refusals of another time, whose numbers nobody kept."""
 

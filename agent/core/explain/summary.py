@@ -11,7 +11,7 @@ from agent.core.admission.waiting import FINAL
 from agent.core.explain.grants import words_of
 from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.values import Explanation, Holding, Merge, RequestedResources, Verdict
-from agent.core.explain.words import cpus, on
+from agent.core.explain.words import cpus, listing, on
 from agent.model.idset import CpuSet
 from agent.model.outcome import Reason, Refusal
 from agent.model.rules import OnMisalignment, Policy
@@ -75,8 +75,7 @@ def answer(facts: Facts) -> tuple[str, tuple[str, ...]]:
             *why[1:], *rest,
         )  # fmt: skip
     if facts.verdict is Verdict.SHARED:
-        every = dict.fromkeys(each.shares for each in facts.requests if each.shares)
-        shares = tuple(each for each in every if not any(each != other and other.startswith(each) for other in every))
+        shares = tuple(_shared(facts))
         pool = facts.holdings[0].pool if facts.holdings else CpuSet()
         verb = "would run" if facts.hypothetical else "runs"
         text = f"{facts.key} {verb} on the shared pool, {cpus(pool)}"
@@ -126,14 +125,27 @@ def _chosen(facts: Facts) -> Iterator[str]:
 
 def _sharing(facts: Facts) -> Iterator[str]:
     confined = any(got.confined for got in facts.holdings)
-    for each in facts.requests:
-        if each.shares and confined:
+    for why, names in _shared(facts).items():
+        one = len(names) == 1
+        whose = f"container{'' if one else 's'} {listing(names)}"
+        if confined:
             yield (
-                f"container {each.container} shares these CPUs: {each.shares}; it is kept on them because its pod "
-                "asks for that (numalign.io/align)"
+                f"{whose} {'shares' if one else 'share'} these CPUs: {why}; {'it is' if one else 'they are'} kept on "
+                f"them because {'its' if one else 'their'} pod asks for that (numalign.io/align)"
             )
-        elif each.shares:
-            yield f"container {each.container} runs on the shared pool: {each.shares}"
+        else:
+            yield f"{whose} {'runs' if one else 'run'} on the shared pool: {why}"
+
+
+def _shared(facts: Facts) -> dict[str, list[str]]:
+    """Why containers share: sentence -> their names. A sentence that another one begins with is that one."""
+    every = dict.fromkeys(each.shares for each in facts.requests if each.shares)
+    found = dict[str, list[str]]()
+    for each in facts.requests:
+        if each.shares:
+            longest = max((why for why in every if why.startswith(each.shares)), key=len)
+            found.setdefault(longest, []).append(each.container)
+    return found
 
 
 def _beside(facts: Facts) -> Iterator[str]:

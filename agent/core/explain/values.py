@@ -123,6 +123,7 @@ class MergeRule(StrEnum):
     FIRST = "first"  # many nodes: the narrowest, then closest or lowest; who came second was not looked for
     NEAREST = "nearest"  # none is preferred by all: as many nodes as the neediest list needs, or near to that
     TOGETHER = "together"  # none is preferred by all: the devices give way to CPUs and memory (D17, best-effort)
+    AHEAD = "ahead"  # a container after this one needs it (D19)
     NOTHING = "nothing"  # no set serves all lists: all nodes, not preferred
 
 

@@ -43,7 +43,8 @@ class MergeReasons:
         voices: all hint lists, by provider, then resource.
         hint: the answer; admit: whether the pod was let in; exact: whether it is proved.
         best: the best node set regardless of the policy (what best-effort answers), also after a refusal.
-        instead_of: the kubelet's best, where `agent.core.merge.firm` found a better one.
+        instead_of: the kubelet's best, where `agent.core.merge.firm`, or a look ahead
+            (`agent.core.admission.ahead`), found a better one.
         preferred: whether every list prefers `best`.
         runner_up: the node set that would have been next; None where there is none, or finding it takes too long.
         goal: node count that a non-preferred answer tries to come near (B of rule 3.5); None for a preferred one.
