@@ -89,6 +89,34 @@ def test_any_history_of_resizes(machine: str, policy: str, whole: bool, steps: l
     assert ledger == node.start()
 
 
+@settings(max_examples=examples(200), deadline=None)
+@given(
+    machine=st.sampled_from(MACHINES), policy=st.sampled_from(POLICIES), wanted=st.integers(1, 4),
+    others=st.lists(st.tuples(st.sampled_from((500, 1000, 2000, 3000)), st.booleans()), max_size=6),
+)  # fmt: skip
+def test_first_cpus_are_where_the_memory_is(
+    machine: str, policy: str, wanted: int, others: list[tuple[int, bool]]
+) -> None:
+    """Whatever came and went before: where the memory's NUMA node has enough CPUs, they are the container's."""
+    node = node_of(machine, policy, whole=False)
+    ledger = node.start()
+    for number, (milli, _) in enumerate(others):
+        ledger = node.admit(ledger, pod_of(f"p{number}", milli, 1024)).ledger
+    admitted = node.admit(ledger, pod_of("new", 1500, 512))
+    assert isinstance(admitted, Admitted)
+    ledger = admitted.ledger
+    for number, (_, ended) in enumerate(others):
+        ledger = node.release(ledger, f"p{number}") if ended else ledger
+    home = ledger.grant("new", "c").mems or NodeSet()
+    room = node.cpu_provider().free(ledger.cpus) & node.machine.cpus_of(home)
+    done = resized(node, ledger, pod_of("new", wanted * 1000, 512))
+    cpus = done.ledger.grant("new", "c").cpus or CpuSet()
+    if len(home) == 1 and len(room) >= wanted:
+        assert len(cpus) == wanted
+        assert cpus.issubset(room)
+        assert done.ledger.pods["new"].aligned["c"]
+
+
 def test_shrinking_keeps_whole_cores_and_growing_completes_them() -> None:
     """Of two cores and a thread the two cores stay; one more CPU is the sibling of the half core."""
     node = node_of(MACHINES[0], "best-effort", whole=False)

@@ -10,7 +10,8 @@ Called by the engine when the requests of a pod in the ledger changed
     more CPUs        it keeps all that it has, and gets first what init containers before it hold, which have ended
                      (rule 4.13); then the nearest: siblings of its own cores, its caches, its nodes; beyond its
                      nodes only under policies that do not promise alignment
-    no whole number  it gives its CPUs back and shares; one that shared and asks for whole ones now gets some
+    no whole number  it gives its CPUs back and shares; one that shared and asks for whole ones now gets some, where
+                     its affinity, memory and devices are
     memory           the same nodes hold more or less of it, if they have room; it never moves to others
     confined         (numalign.io/align) the same nodes, with more or less of their CPUs and memory accounted
     as a whole       (PodLevelResourceManagers) less is given back (`agent.core.admission.resize_whole`), and more is
@@ -34,6 +35,7 @@ from agent.core.admission.node import Node
 from agent.core.admission.pressure import still_unbound
 from agent.core.admission.resize_whole import as_a_whole, differs, given_back
 from agent.core.memory.books import Draft
+from agent.core.merge.inputs import question_of
 from agent.core.request import exclusive
 from agent.core.request.amounts import AS_WHOLE, exclusive_count, is_memory, memory_requests
 from agent.core.request.isolated import IsolatedCpus, is_mixed, of_kind
@@ -262,18 +264,18 @@ class _Resize:
         refusal = self._cpus.chooser.check_cores(count, held | own | free)
         if refusal is not None:
             return refusal
-        name = container.name
         if len(held | own) >= count:
-            found = self._nearest(name, held, count, own)
+            found = self._nearest(container, held, count, own)
         else:
-            *_, reach = (CpuSet(), *self._zones(self._home(name, held), held, own))  # none where its nodes are gone
-            found = self._nearest(name, held | reach, count, free)
+            home = self._home(container, held)
+            *_, reach = (CpuSet(), *self._zones(home, held, own))  # none where its nodes are gone
+            found = self._nearest(container, held | reach, count, free)
         if own and isinstance(found, Refusal):
-            found = self._nearest(name, held, count, own | free)
-        return self._unmixed(found, name, held, count, free)
+            found = self._nearest(container, held, count, own | free)
+        return self._unmixed(found, container, held, count, free)
 
     def _unmixed(
-        self, found: CpuSet | Refusal, name: str, held: CpuSet, count: int, free: CpuSet
+        self, found: CpuSet | Refusal, container: Container, held: CpuSet, count: int, free: CpuSet
     ) -> CpuSet | Refusal:  # fmt: skip
         """Take CPUs of one kind, isolated or not, where these are on no more NUMA nodes than those of both."""
         machine = self._node.seen
@@ -281,7 +283,7 @@ class _Resize:
             return found
         for kind in (IsolatedCpus.REQUIRE, IsolatedCpus.AVOID):
             same = of_kind(free, machine.isolated, kind)
-            other = self._nearest(name, held, count, same)
+            other = self._nearest(container, held, count, same)
             if isinstance(other, CpuSet) and not is_mixed(other, machine.isolated):
                 return other if len(machine.nodes_of(other)) <= len(machine.nodes_of(found)) else found
         return found
@@ -302,12 +304,12 @@ class _Resize:
             return left
         return CpuSet.union(core for core in self._node.seen.cores if core.issubset(left))
 
-    def _nearest(self, name: str, held: CpuSet, count: int, free: CpuSet) -> CpuSet | Refusal:
+    def _nearest(self, container: Container, held: CpuSet, count: int, free: CpuSet) -> CpuSet | Refusal:
         """All that is held already, and the nearest of what is free."""
         if len(held) >= count:
             return held
         last: Refusal | None = None
-        for near in self._zones(self._home(name, held), held, free):
+        for near in self._zones(self._home(container, held), held, free):
             siblings = _lowest(near & self._beside(held), count - len(held))
             rest = count - len(held) - len(siblings)
             others = self._cpus.chooser.choose(near - siblings, rest) if rest else CpuSet()
@@ -341,20 +343,34 @@ class _Resize:
             (node for node in machine.nodes if node.id not in home),
             key=lambda node: (self._distance(home, node.id), node.id),
         )
+        yield from (free & node.cpus for node in far if not held)  # the first ones stay together
         reach = home
         for node in far:
             reach |= NodeSet.of(node.id)
             yield free & machine.cpus_of(reach)
 
-    def _home(self, name: str, held: CpuSet) -> NodeSet:
-        """The nodes that it is to stay on: its affinity's, or those where it has something."""
-        machine = self._node.seen
-        hint = self._record.affinity.get(name)
-        if self._record.policy in STRICT and hint is not None and hint.nodes:
-            return hint.nodes & machine.node_set
+    def _home(self, container: Container, held: CpuSet) -> NodeSet:
+        """The nodes that it is to stay on: its affinity's, or those of its CPUs, which may be the first ones."""
+        every, strict = self._node.seen.node_set, self._record.policy in STRICT
+        hint = self._record.affinity.get(container.name)
+        known = hint.nodes if hint is not None else None
+        affinity = every if known is None else known & every
+        if strict and known is not None and (held or affinity != every):
+            return affinity
+        return self._node.seen.nodes_of(held) if held else self._first_home(container, affinity, strict=strict)
+
+    def _first_home(self, container: Container, affinity: NodeSet, *, strict: bool) -> NodeSet:
+        """Its affinity's, or those of its pod's other CPUs, if they suit; else what a fresh pod like it would get."""
+        node, every = self._node, self._node.seen.node_set
         own = self._ledger.cpus.assigned.get(self._pod.uid, {}).values()
-        here = machine.nodes_of(held or CpuSet.union(own))
-        return here or machine.node_set
+        policy = Policy.BEST_EFFORT if self._record.policy == Policy.NONE else Policy(self._record.policy)
+        answers, hint = node.hint(self._ledger, self._pod, container, policy, self._options)
+        demands = [side.demand for side in question_of(list(answers.values()), node.positions).sides]
+        for nodes in (affinity, node.seen.nodes_of(CpuSet.union(own))):
+            mask = node.positions.mask(nodes)
+            if nodes and nodes != every and all(demand.accepts(mask) for demand in demands):
+                return nodes
+        return every if hint.nodes is None or (strict and not hint.preferred) else hint.nodes
 
     def _distance(self, home: NodeSet, other: int) -> int:
         machine = self._node.seen
