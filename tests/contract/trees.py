@@ -1,9 +1,14 @@
-"""The kernels that the contract runs on, behind one small interface: make, write, read, processes."""
+"""The kernels that the contract runs on, behind one small interface: make, write, read, processes.
+
+`python -m tests.guests contract` runs it in guests, on the kernels of several versions.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import platform
+import re
 import subprocess
 import sys
 import time
@@ -14,6 +19,7 @@ import pytest
 
 from agent.host.cgroups import Kernel, RealKernel
 from agent.host.scratch import Layout, Scratch
+from agent.host.scratch.kernel import EMPTIES
 from agent.model.idset import CpuSet, NodeSet
 
 REAL_ROOT = "/sys/fs/cgroup"
@@ -28,6 +34,8 @@ class Tree(Protocol):
     root: str
     base: str
     kernel: Kernel
+    linux: tuple[int, int]
+    """The kernel's version, or that which is played."""
 
     def make(self, path: str) -> str:
         """A new cgroup below the base; its path in the hierarchy."""
@@ -66,6 +74,17 @@ def write(tree: Tree, path: str, file: str, value: str) -> str:
     return "ok"
 
 
+def empties(tree: Tree) -> bool:
+    """Whether the kernel takes an empty set for a cgroup with processes."""
+    return tree.version != 1 and tree.linux >= EMPTIES
+
+
+def running() -> tuple[int, int]:
+    """The version of this machine's kernel."""
+    major, minor = platform.release().split(".")[:2]
+    return int(major), int(re.match(r"\d+", minor)[0])  # type: ignore[index]  # a kernel's release has two numbers
+
+
 def effective(tree: Tree, path: str, kind: str = "cpus") -> str:
     """What is in force."""
     return tree.read(path, f"cpuset.{kind}.effective" if tree.version == 2 else f"cpuset.effective_{kind}")
@@ -74,9 +93,10 @@ def effective(tree: Tree, path: str, kind: str = "cpus") -> str:
 class ScratchTree:
     """A scratch folder."""
 
-    def __init__(self, folder: Path, version: int) -> None:
+    def __init__(self, folder: Path, version: int, linux: tuple[int, int] = Layout.linux) -> None:
+        self.linux = linux
         self.tree = Scratch.create(
-            folder, cpus=CpuSet.of(FIRST, SECOND), nodes=NodeSet.of(0), setup=Layout(version=version)
+            folder, cpus=CpuSet.of(FIRST, SECOND), nodes=NodeSet.of(0), setup=Layout(version=version, linux=linux)
         )
         self.version, self.root = version, str(folder)
         self.kernel: Kernel = self.tree.kernel
@@ -123,6 +143,7 @@ class Real:
 
     def __init__(self, version: int, root: str, parts: tuple[str, ...]) -> None:
         self.version, self.root, self._parts = version, root, parts
+        self.linux = running()
         self.kernel: Kernel = RealKernel()
         self.base = f"/numalign-test-{os.getpid()}-{time.monotonic_ns()}"
         self._made: list[str] = []
@@ -243,6 +264,7 @@ def why_not_real() -> str:
 ALL = [
     pytest.param("scratch-v1", id="scratch-v1"),
     pytest.param("scratch-v2", id="scratch-v2"),
+    pytest.param("scratch-v2-linux7", id="scratch-v2-linux7"),
     pytest.param(
         "real-v1",
         id="real-v1",
@@ -260,4 +282,5 @@ def open_tree(kind: str, folder: Path) -> Tree:
     """The tree of a parameter of ALL."""
     if kind.startswith("real"):
         return RealV1() if kind == "real-v1" else RealV2(v2_root())
-    return ScratchTree(folder / "tree", int(kind[-1]))
+    linux = EMPTIES if kind.endswith("linux7") else Layout.linux
+    return ScratchTree(folder / "tree", int(kind.split("-")[1].removeprefix("v")), linux)

@@ -19,7 +19,7 @@ from pathlib import Path
 from agent.errors import HostError
 from agent.host.cgroups import layout
 from agent.host.cgroups.layout import CgroupDriver, ContainerRuntime
-from agent.host.scratch.kernel import CPUS, MEMS, CpusetKernel, ScratchKernel
+from agent.host.scratch.kernel import CPUS, MEMS, CpusetKernel, ScratchKernel, modified
 from agent.host.scratch.store import TreeFolder
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Qos
@@ -40,6 +40,7 @@ class Layout:
         runtime: whose names the containers have.
         root: parts of the kubelet's cgroupRoot, e.g. ("kubelet",) as kind has it.
         inner: containers' processes live one level deeper, in "container" (CRI-O with crun).
+        linux: the version that the kernel plays; from 7.0 on v2 takes an empty set for a cgroup with processes.
     """
 
     version: int = 2
@@ -47,6 +48,7 @@ class Layout:
     runtime: ContainerRuntime = ContainerRuntime.CONTAINERD
     root: tuple[str, ...] = ()
     inner: bool = False
+    linux: tuple[int, int] = (6, 12)
 
 
 def is_scratch(folder: str | os.PathLike[str]) -> bool:
@@ -68,13 +70,14 @@ class Scratch:
             facts = json.loads((self.folder / _MARK).read_text("utf-8"))
             made = facts["layout"]
             kinds = {"driver": CgroupDriver(made["driver"]), "runtime": ContainerRuntime(made["runtime"])}
-            self.layout = Layout(**made | kinds | {"root": tuple(made["root"])})
+            lists = {"root": tuple(made["root"]), "linux": tuple(made.get("linux", Layout.linux))}
+            self.layout = Layout(**made | kinds | lists)
             possible = CpuSet.parse(facts["cpus"]), NodeSet.parse(facts["nodes"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise HostError(str(folder), f"is no scratch tree of cgroups: {error}") from error
-        self.rules = CpusetKernel(self.layout.version, TreeFolder(self.folder, self.layout.version), *possible)
+        self._store = TreeFolder(self.folder, self.layout.version)
+        self.rules = CpusetKernel(self.layout.version, self._store, *possible, linux=self.layout.linux)
         self.kernel = ScratchKernel(self.rules, str(self.folder))
-        self._store = self.rules.store
 
     @classmethod
     def create(
@@ -198,8 +201,9 @@ class Scratch:
         self.rules.online(cpus, nodes if nodes is not None else self.rules.possible_nodes)
 
     def kernel_write(self, path: str, file: str, value: str) -> None:
-        """A write by anyone, e.g. `echo 0-3 > cpuset.cpus`. Raises OSError."""
-        self.rules.write(path, file, value)
+        """A write by anyone, e.g. `echo 0-3 > cpuset.cpus`: with the line's end that echo adds. Raises OSError."""
+        self.rules.write(path, file, f"{value}\n")
+        modified(self._store.hierarchies[0] / path.strip("/") / file)
 
     def put_pages(self, path: str, by_node: dict[int, int]) -> None:
         """Say that a cgroup's memory lies on these nodes, in bytes: memory.numa_stat (v1 counts pages)."""

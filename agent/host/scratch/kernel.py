@@ -1,13 +1,13 @@
 """A kernel for a plain folder: takes writes as the cpuset controller does, refusals included.
 
 Called by `agent.host.cgroups` in the real kernel's place. All state is in the folder's files, so that the tree can be
-looked at, copied, and opened again. v1 was compared with a 6.18 kernel, errno by errno (tests/contract); v2 follows
-https://docs.kernel.org/admin-guide/cgroup-v2.html#cpuset and kernel/cgroup/cpuset.c:
+looked at, copied, and opened again. v1 was compared with Linux 6.1 and 6.18, v2 with 6.1, 6.12 and 7.3, errno by
+errno (tests/contract; https://docs.kernel.org/admin-guide/cgroup-v2.html#cpuset and kernel/cgroup/cpuset.c):
 
     v1  a set must lie within the parent's (EACCES) and hold the children's (EBUSY), exist (EINVAL) and be possible at
         all (ERANGE); with processes in it or below it cannot be emptied (ENOSPC), nor be entered while empty (ENOSPC)
     v2  any possible set is taken; what is in force is its intersection with the parent's, or the parent's where that
-        is empty; with processes in it or below it cannot be emptied (ENOSPC)
+        is empty; with processes in it or below it cannot be emptied (ENOSPC) before Linux 7.0
     both  a CPU that goes offline leaves; on v1 for good, on v2 until it is back
 
 Not played: partitions and exclusive flags of v1, time, and anything but cpuset, cpu quota and membership.
@@ -15,6 +15,7 @@ Not played: partitions and exclusive flags of v1, time, and anything but cpuset,
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import os
@@ -23,11 +24,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Concatenate, ParamSpec
 
-from agent.host.scratch.parsing import parse_list, parse_quota
+from agent.host.scratch.parsing import LONGEST, parse_list, parse_quota
 from agent.host.scratch.store import TreeStore
 from agent.model.idset import CpuSet, IdSet, NodeSet
 
 CPUS, MEMS = "cpuset.cpus", "cpuset.mems"
+EMPTIES = (7, 0)
+"""The Linux from which on v2 takes an empty set for a cgroup with processes, and gives it its parent's."""
 MAX_NODES = 1024
 """Nodes that a kernel built with NODES_SHIFT=10 knows (the usual x86 configuration)."""
 
@@ -58,28 +61,31 @@ class CpusetKernel:
         version: 1 or 2.
         store: the control files.
         possible_cpus, possible_nodes: what could ever be online.
+        linux: the kernel's version, where that matters.
     """
 
     version: int
     store: TreeStore
     possible_cpus: CpuSet
     possible_nodes: NodeSet
+    linux: tuple[int, int] = (6, 12)
 
     # --- what user space does ----------------------------------------------------------------------------------
 
     @_alone
     def write(self, path: str, file: str, value: str) -> None:
-        """Take what a program writes to a control file. Raises OSError."""
+        """Take what a program writes to a control file; "" is a line's end, as in Kernel. Raises OSError."""
         path = path.rstrip("/")
         if not self.store.has(path, file):
             raise _refused(errno.ENOENT)
-        text = value.strip()
+        if len(value.encode()) > LONGEST.get(file, os.sysconf("SC_PAGE_SIZE")):
+            raise _refused(errno.E2BIG)
         if file in (CPUS, MEMS):
-            self._set(path, file, text)
+            self._set(path, file, value)
         elif file in ("cgroup.procs", "tasks"):
-            self._attach(path, text)
+            self._attach(path, value.strip())
         elif file in ("cpu.max", "cpu.cfs_quota_us"):
-            self._quota(path, file, text)
+            self._quota(path, file, value)
         else:
             raise _refused(errno.EINVAL)  # a file without a write handler
 
@@ -143,7 +149,8 @@ class CpusetKernel:
             self._check_v1(path, file, old, new)
         elif new.bits & ~possible.bits:
             raise _refused(errno.EINVAL)
-        if old and not new and self.populated(path):
+        empties = self.version == 2 and self.linux >= EMPTIES  # noqa: PLR2004 - because the version
+        if old and not new and not empties and self.populated(path):
             raise _refused(errno.ENOSPC)
         if self.version == 1:
             self._put_v1(path, file, new)
@@ -283,6 +290,17 @@ class ScratchKernel:
         if not inside.is_relative_to(self.root) or ".." in path.split("/"):
             raise _refused(errno.EINVAL)
         self.rules.write(path, file, value)
+        modified(Path(f"{hierarchy}{path}", file))
+
+
+def modified(file: Path) -> None:
+    """Tell a watch on the folder that a program wrote the file, as kernfs does: the same byte is written again."""
+    if not file.name.startswith("cpuset."):
+        return
+    with contextlib.suppress(OSError), file.open("r+b") as same:  # it is gone meanwhile
+        first = same.read(1)
+        same.seek(0)
+        same.write(first)
 
 
 def _parent(path: str) -> str:
