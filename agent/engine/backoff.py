@@ -3,6 +3,9 @@
 A cgroup that is put right and wrong again at once is somebody's work; writing as fast as they do helps nobody, and
 every write of a cpuset walks over all tasks below it. After a quiet time it counts as mended.
 
+Where processes may run on CPUs that another pod holds there is no such pause: that is repaired at once, ten times in
+a row, and then once a second (`Pace`).
+
 A write is a repair when the same value was written there before and is gone. A grant that changes is none.
 
 So it is with a write that the kernel refuses, up to 10 seconds: nothing comes of trying it with every event of the
@@ -13,10 +16,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent.core.cgroups.desired import children_of, parent_of
 from agent.core.cgroups.writers import WINDOW, Repair
+from agent.engine.retries import Pace
 from agent.model.cgroup import HANGS, OCCUPIED, VANISHED, Observed, Write, Written
 
 LONGEST = 60.0
@@ -25,6 +29,8 @@ QUIET = 2 * LONGEST
 """Seconds without drift after which a cgroup counts as mended."""
 REFUSED = 10.0
 """Seconds between two tries of what the kernel refuses, at most; the reconciliation looks that often in any case."""
+URGENT, AT_ONCE = 1.0, 10
+"""Seconds between two urgent repairs of one file of one cgroup, after so many at once."""
 _KEPT = 1000
 """Repairs that are remembered, for telling who fights with us."""
 
@@ -36,10 +42,12 @@ Key = tuple[str, str]
 class _History:
     count: int = 0
     last: float = 0.0
+    pace: Pace = field(default_factory=lambda: Pace(URGENT, AT_ONCE))
 
-    @property
-    def due(self) -> float:
+    def due(self, *, urgent: bool) -> float:
         """Earliest time of the next repair."""
+        if urgent:
+            return self.pace.due
         return self.last + min(LONGEST, 2.0 ** (self.count - 1)) if self.count else 0.0
 
 
@@ -67,11 +75,16 @@ class Backoff:
         self.clock = clock
         self._histories: dict[Key, _History] = {}
         self._refusals: dict[Key, _Refusal] = {}
-        self._waiting: set[Key] = set()
+        self._waiting: dict[Key, float] = {}
+        """What waits -> when it may be made."""
         self._repairs: list[Repair] = []
 
     def allowed(
-        self, writes: Iterable[Write], last: Mapping[Key, str], observed: Observed | None = None
+        self,
+        writes: Iterable[Write],
+        last: Mapping[Key, str],
+        observed: Observed | None = None,
+        urgent: Collection[Key] = (),
     ) -> tuple[Write, ...]:
         """The writes without those repairs and repetitions whose time has not come.
 
@@ -81,14 +94,16 @@ class Backoff:
             writes: a whole plan.
             last: what was written and read back before.
             observed: the tree.
+            urgent: what must not wait, since processes may run where they must not.
         """
         writes = tuple(writes)
         now = self.clock()
         final = {(write.path, write.file): write.value for write in writes}
         repairs = {key for key, value in final.items() if last.get(key) == value}
-        self._waiting = {key for key in repairs if key in self._histories and self._histories[key].due > now}
+        due = {key: self._histories[key].due(urgent=key in urgent) for key in repairs if key in self._histories}
+        self._waiting = {key: at for key, at in due.items() if at > now}
         self._refusals = {key: value for key, value in self._refusals.items() if key in final}
-        out = self._waiting | self._in_vain(final, observed, now)
+        out = self._waiting.keys() | self._in_vain(final, observed, now)
         return tuple(write for write in writes if (write.path, write.file) not in out)
 
     def _in_vain(self, final: Mapping[Key, str], observed: Observed | None, now: float) -> set[Key]:
@@ -135,6 +150,7 @@ class Backoff:
             history = self._histories.setdefault(key, _History())
             history.count = 1 if now - history.last > QUIET else history.count + 1
             history.last = now
+            history.pace.take(now)
             if write.path in exclusive:
                 self._repairs.append(Repair(*key, first[key].old, write.cause, now))
         self._repairs = [each for each in self._repairs[-_KEPT:] if now - each.at <= WINDOW]
@@ -155,7 +171,7 @@ class Backoff:
 
         What is refused again and again is looked at with the next reconciliation.
         """
-        due = [self._histories[key].due for key in self._waiting]
+        due = [*self._waiting.values()]
         due += [each.last + each.pause for each in self._refusals.values() if each.pause < REFUSED]
         return min(due, default=None)
 
@@ -163,7 +179,7 @@ class Backoff:
         """Cgroups that are not present are gone."""
         self._histories = {key: value for key, value in self._histories.items() if key[0] in present}
         self._refusals = {key: value for key, value in self._refusals.items() if key[0] in present}
-        self._waiting = {key for key in self._waiting if key[0] in present}
+        self._waiting = {key: due for key, due in self._waiting.items() if key[0] in present}
 
 
 def _around(observed: Observed) -> dict[str, object]:

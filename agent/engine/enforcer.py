@@ -29,7 +29,7 @@ from agent.engine.occupancy import Occupancy
 from agent.engine.ports import CgroupTree, Steps
 from agent.engine.transitions import KernelAnswered
 from agent.errors import HostError
-from agent.model.cgroup import OCCUPIED, VANISHED, Cgroup, InForce, Level, Observed, Write, Written
+from agent.model.cgroup import OCCUPIED, VANISHED, Cause, Cgroup, InForce, Level, Observed, Write, Written
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
@@ -231,9 +231,12 @@ class Enforcer:
         self._found(wanted, observed, (ledger.cpus.shared & common(observed)) or ledger.cpus.shared)
         needed = {(write.path, write.file) for write in writes}
         self._errors = {key: error for key, error in self._errors.items() if key in needed}
-        labelled = drift.label(writes, drift.find(wanted, self._last, observed, machine))
+        drifts = drift.find(wanted, self._last, observed, machine)
+        labelled = drift.label(writes, drifts)
         before = dict(self._last)
-        allowed = self.backoff.allowed(labelled, before, observed)
+        urgent = {(each.path, each.file) for each in drifts if each.cause is Cause.DRIFT_UNDONE}
+        urgent |= {(path, CPUS) for path in drift.trespassing(ledger, wanted, observed)}
+        allowed = self.backoff.allowed(labelled, before, observed, urgent)
         exclusive = {each.path for each in observed.cgroups if wanted.get(each.path, DesiredSets()).exclusive}
         alone = {each.path: self._alone.get(each.path, CpuSet()) for each in observed.cgroups if self._put(each)}
         moving = {each.path for each in allowed if each.file == CPUS} - exclusive

@@ -1,4 +1,4 @@
-"""What is left alone for a while, longer each time: pods that break something, another writer. Values."""
+"""What is left alone for a while, longer each time: pods that break something, another writer; and a pace."""
 
 from __future__ import annotations
 
@@ -68,6 +68,29 @@ class Truce:
     def over(self, now: float) -> bool:
         """Whether one began, and its time is over."""
         return 0.0 < self.until <= now
+
+
+@dataclass(slots=True)
+class Pace:
+    """So many at once, and one more after each pause: a bound on what another program makes this one do.
+
+    Attributes:
+        every: seconds.
+        burst: how many at once.
+    """
+
+    every: float
+    burst: int
+    _paid: float = float("-inf")
+
+    @property
+    def due(self) -> float:
+        """The earliest time of the next one, on the clock of `take`."""
+        return self._paid - (self.burst - 1) * self.every
+
+    def take(self, now: float) -> None:
+        """Count one."""
+        self._paid = max(self._paid, now) + self.every
 
 
 def _pause(count: int) -> float:

@@ -21,12 +21,6 @@ from agent.model.pod import Pod
 from agent.observe.logs import LOG
 from agent.observe.metrics import Metrics
 
-EMPTIED = "drift-emptied"
-"""The metric's word for a repair that no alert counts.
-
-A slice that holds nothing is emptied by systemd whenever the kubelet touches it, on some nodes every minute; one with
-processes cannot be (deploy/docs/kernel.md).
-"""
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 _MOST = 1000
@@ -44,7 +38,8 @@ class EventLog:
     def __init__(self, metrics: Metrics, policy: Callable[[], str] = lambda: "default") -> None:
         self._metrics, self._policy = metrics, policy
         self._refused: dict[tuple[str, str], tuple[str, str]] = {}  # (path, file) -> (value, error)
-        self._emptied: dict[str, str] = {}  # path -> EMPTIED
+        self._emptied: dict[str, str] = {}
+        """Files of slices without processes that were emptied: path -> file."""
 
     def admitted(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:
         """See Reporter."""
@@ -82,13 +77,13 @@ class EventLog:
     def written(self, results: tuple[Written, ...]) -> None:
         """See Reporter. What the kernel refuses is tried again with every look, and said once until it changes."""
         for (file, cause, error), number in sorted(
-            Counter((each.write.file, _cause(each.write), each.error) for each in results).items()
+            Counter((each.write.file, each.write.cause.value, each.error) for each in results).items()
         ):
             self._metrics.count("writes_total", file, cause, error or "ok", by=number)
         for each in results:
             write = each.write
             sets = {"file": write.file, "old": write.old, "new": write.value}
-            facts = {"path": write.path, **sets, "cause": _cause(write)}
+            facts = {"path": write.path, **sets, "cause": write.cause.value}
             if each.error and each.error != VANISHED:
                 level = logging.WARNING if self._is_news(each) else logging.DEBUG
                 LOG.log(level, "not written: %s", each.error, extra={"facts": facts})
@@ -102,11 +97,12 @@ class EventLog:
     def _alarm(self, write: Write) -> int:
         """The level of a repair.
 
-        An emptied slice is said once, and is no warning.
+        A slice without processes is emptied by systemd whenever the kubelet touches it, on some nodes every minute:
+        said once, and no warning (deploy/docs/kernel.md).
         """
-        if _cause(write) != EMPTIED:
+        if write.cause is not Cause.DRIFT_EMPTIED:
             return logging.WARNING
-        return logging.DEBUG if _swap(self._emptied, write.path, EMPTIED) else logging.INFO
+        return logging.DEBUG if _swap(self._emptied, write.path, write.file) else logging.INFO
 
     def _is_news(self, refused: Written) -> bool:
         """Whether it was not refused in the same way the last time.
@@ -126,11 +122,6 @@ class EventLog:
         for problem in settings.problems:
             self._metrics.count("annotation_errors_total")
             LOG.warning("%s", problem, extra={"facts": {"pod": pod.key}})
-
-
-def _cause(write: Write) -> str:
-    """The label `cause` of a write."""
-    return EMPTIED if write.cause is Cause.DRIFT_RESET and not write.old else write.cause.value
 
 
 def _swap(known: dict[Key, Value], key: Key, value: Value) -> Value | None:

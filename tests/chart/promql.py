@@ -9,7 +9,6 @@ from agent.core.accounting.usage import MemoryUse, NodeUse
 from agent.model.cgroup import Cause
 from agent.model.outcome import Reason
 from agent.model.rules import Policy
-from agent.observe.event_log import EMPTIED
 from agent.observe.metrics import SPECS, Spec
 
 ADDED = frozenset({"node", "job", "instance"})
@@ -22,7 +21,7 @@ _SUFFIXES = ("_bucket", "_sum", "_count")
 VALUES = {
     ("numalign_cpus", "use"): {"exclusive", "shared", "reserved", "free"},
     ("numalign_memory_bytes", "use"): {"system", "granted", "free"},
-    ("numalign_writes_total", "cause"): {*(cause.value for cause in Cause), EMPTIED},
+    ("numalign_writes_total", "cause"): {cause.value for cause in Cause},
     ("numalign_admissions_total", "reason"): {reason.value for reason in Reason},
     ("numalign_admissions_total", "policy"): {policy.value for policy in Policy},
     ("numalign_admissions_total", "outcome"): {"aligned", "misaligned", "refused"},

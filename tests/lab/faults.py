@@ -87,7 +87,7 @@ FAULTS = (
           "echo 0-15 >/sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/cpuset.cpus; "
           "echo 0-15 >{shared}/cpuset.cpus",
           # they leave all CPUs, too
-          says="repaired.*kubepods-burstable.slice.*drift-(foreign|reset|emptied)", foreign=True),
+          says="repaired.*kubepods-burstable.slice.*drift-(foreign|reset|emptied|undone)", foreign=True),
     Fault("agent-killed", "killed", steps.kill),
     Fault("api-server-away", "api", steps.without_api, steps.with_api, told=False),
     Fault("huge-pages", "machine", f"echo 8 >{PAGES}; echo change >/sys/devices/system/node/node1/uevent",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from agent.core.cgroups.writers import REPAIRS
-from agent.engine.backoff import LONGEST, QUIET, REFUSED, Backoff
+from agent.engine.backoff import AT_ONCE, LONGEST, QUIET, REFUSED, URGENT, Backoff
 from agent.engine.retries import Retries, Truce
 from agent.model.cgroup import Cause, Observed, Write, Written
 
@@ -42,6 +42,25 @@ def test_repairs_come_at_once_and_then_ever_later() -> None:
     pauses = [later - earlier for earlier, later in pairwise(made)]
     assert made[0] == 0
     assert pauses == [1, 2, 4, 8, 16, 32, LONGEST, LONGEST, LONGEST, LONGEST, LONGEST]
+
+
+def test_what_must_not_wait_is_repaired_at_once_and_then_once_a_second() -> None:
+    """So many in a row, and a pace that no other program can drive up; `due` is when the next one may be made."""
+    clock, made = Clock(), 0
+    backoff = Backoff(clock)
+    urgent = {("/a", "cpuset.cpus")}
+    for _ in range(3 * AT_ONCE):
+        allowed = backoff.allowed((REPAIR,), LAST, urgent=urgent)
+        backoff.done(allowed, LAST, ())
+        made += len(allowed)
+    assert (made, backoff.due) == (AT_ONCE, clock.now + URGENT)
+    for _ in range(100):
+        clock.now += URGENT / 10
+        allowed = backoff.allowed((REPAIR,), LAST, urgent=urgent)
+        backoff.done(allowed, LAST, ())
+        made += len(allowed)
+    assert made in {AT_ONCE + 9, AT_ONCE + 10}
+    assert backoff.allowed((REPAIR,), LAST) == (), "nothing urgent any more: it waits as ever"
 
 
 def test_a_quiet_time_mends() -> None:

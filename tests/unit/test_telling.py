@@ -60,7 +60,7 @@ def test_only_so_many_are_remembered(caplog: pytest.LogCaptureFixture, monkeypat
 
 
 def test_an_emptied_slice_is_said_once_and_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """As systemd does every minute on a node without BestEffort pods; a set of somebody else's is warned of."""
+    """As systemd does every minute on a node without BestEffort pods; what is undone under processes is warned of."""
     metrics = Metrics()
     reporter = EventLog(metrics)
 
@@ -74,11 +74,14 @@ def test_an_emptied_slice_is_said_once_and_is_no_warning(caplog: pytest.LogCaptu
 
     causes: list[str] = []
     caplog.set_level(logging.DEBUG)
-    assert levels("", Cause.DRIFT_RESET) == [logging.INFO]
-    assert levels("", Cause.DRIFT_RESET) == [logging.DEBUG]
+    assert levels("", Cause.DRIFT_EMPTIED) == [logging.INFO]
+    assert levels("", Cause.DRIFT_EMPTIED) == [logging.DEBUG]
+    assert levels("", Cause.DRIFT_UNDONE) == [logging.WARNING]
+    assert levels("", Cause.DRIFT_UNDONE) == [logging.WARNING]
     assert levels("0-7", Cause.DRIFT_RESET) == [logging.WARNING]
     assert levels("1", Cause.DRIFT_FOREIGN) == [logging.WARNING]
-    assert causes == ["drift-emptied", "drift-emptied", "drift-reset", "drift-foreign"], "as the metric has them"
+    told = ["drift-emptied", "drift-emptied", "drift-undone", "drift-undone", "drift-reset", "drift-foreign"]
+    assert causes == told, "as the metric has them"
     page = metrics.page({})
     assert b'cause="drift-emptied",file="cpuset.cpus",result="ok"} 2.0' in page, "every one is counted"
     assert b'cause="drift-reset",file="cpuset.cpus",result="ok"} 1.0' in page, "the alert counts this one"

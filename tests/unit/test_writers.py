@@ -84,6 +84,7 @@ def test_s10_flapping_is_told_with_the_value_that_comes_back() -> None:
         [repair(0), repair(1), repair(2, path="/other")],
         [repair(0, Cause.DRIFT_OFFLINE), repair(1, Cause.DRIFT_OFFLINE), repair(2, Cause.DRIFT_OFFLINE)],
         [repair(0, Cause.DRIFT_RESET), repair(1, Cause.DRIFT_RESET, found=""), repair(2, Cause.DRIFT_RESET)],
+        [repair(each, Cause.DRIFT_UNDONE, found="") for each in range(30)],
         [repair(0, Cause.QUOTA), repair(1, Cause.QUOTA), repair(2, Cause.QUOTA)],
         [],
     ],

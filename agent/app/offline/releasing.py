@@ -20,6 +20,7 @@ from agent.core.cgroups.release import release_plan
 from agent.model.cgroup import HANGS, VANISHED, Cgroup, Level, Observed, Written
 
 KEPT_BY_KERNEL = "set to all CPUs and NUMA nodes: the kernel does not let it be empty while processes run"
+"""Of cgroup v2 up to Linux 6.19."""
 HANGING = "the write has not returned: pages are being moved; it completes by itself"
 
 

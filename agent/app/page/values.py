@@ -42,6 +42,8 @@ ATTENTION = frozenset({WAITING, REFUSED, MISALIGNED, UNENFORCED})
 _CAUSES = {
     "drift-foreign": "another program wrote another set",
     "drift-reset": "systemd or the runtime put its own value back",
+    "drift-emptied": "systemd emptied the set of a cgroup without processes",
+    "drift-undone": "the set was emptied while processes were in the cgroup",
     "drift-parent": "its parent was made smaller",
     "drift-offline": "a CPU or node went offline",
 }

@@ -1,7 +1,8 @@
 """Why a cgroup differs from what it should be: told apart from what was wanted, last written, and seen. Pure.
 
 Called by the engine after an observation: `find` for what differs (metrics, logs, Events), `label` to give the writes
-of a plan their cause. Nothing is decided here: `agent.core.cgroups.plan` plans the same writes whatever the cause.
+of a plan their cause, `trespassing` for what must not wait. Nothing is decided here: `agent.core.cgroups.plan` plans
+the same writes whatever the cause.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agent.core.cgroups.byte_order import misread
-from agent.core.cgroups.desired import DesiredSets, parent_of
+from agent.core.cgroups.desired import DesiredSets, own_of, parent_of
 from agent.core.cgroups.plan import CPUS, MEMS
 from agent.errors import MalformedError
 from agent.model.cgroup import Cause, Cgroup, Drift, Observed, Write
 from agent.model.idset import CpuSet, IdSet, NodeSet
+from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 
 Last = Mapping[tuple[str, str], str]
@@ -54,9 +56,11 @@ def classify(
     1. It asks for what it should: the kernel gives all of it (no drift), or not what is offline, or the parent lacks.
     2. It was not this agent's writing before: no drift, the plan will write it.
     3. What is missing went offline (v1 takes it out of the set itself: cgroup-v1/cpusets, "hotplug").
-    4. It is empty, it is all that the parent has, or it is what an old runc made of it: systemd's or the runtime's
-       own value is back (daemon-reload, a unit's property, an update without a set;
-       https://github.com/systemd/systemd/issues/40438, `agent.core.cgroups.byte_order`).
+    4. It is empty: systemd does that to a slice without processes on every kernel. From Linux 7.0 on it succeeds with
+       processes in it, too, and these may use other containers' CPUs.
+       It is all that the parent has, or what an old runc made of it: systemd's or the runtime's own value is back
+       (daemon-reload, a unit's property, an update without a set; https://github.com/systemd/systemd/issues/40438,
+       `agent.core.cgroups.byte_order`).
     5. On v1 somebody took it from the parent, and had to take it from here first.
     6. Anything else is another writer.
     """
@@ -70,14 +74,26 @@ def classify(
     if not _was(last.get((cgroup.path, file)), target):  # 2
         return None
     above = _sets(parent, file)[1] if parent else IdSet()
+    if not asked:
+        return Cause.DRIFT_UNDONE if cgroup.populated else Cause.DRIFT_EMPTIED
     return _culprit(asked, target, above, online)
 
 
+def trespassing(ledger: Ledger, wanted: Mapping[str, DesiredSets], observed: Observed) -> frozenset[str]:
+    """Name the cgroups whose processes may run on CPUs that other pods hold (safety rule S6), whatever the cause."""
+    granted = CpuSet.union(own_of(ledger, uid) for uid in (*ledger.cpus.assigned, *ledger.cpus.pools))
+    return frozenset(
+        each.path for each in observed.cgroups
+        if each.populated and (target := wanted.get(each.path, DesiredSets()).cpus)
+        and not (each.effective_cpus - target).isdisjoint(granted)
+    )  # fmt: skip
+
+
 def _culprit(asked: IdSet, target: IdSet, above: IdSet, online: IdSet) -> Cause:
-    """Cases 3 to 6 of `classify`; `above` is what the parent has in force."""
-    if asked and not (asked.bits ^ target.bits) & online.bits:  # 3
+    """Cases 3 to 6 of `classify` where it asks for something; `above` is what the parent has in force."""
+    if not (asked.bits ^ target.bits) & online.bits:  # 3
         return Cause.DRIFT_OFFLINE
-    if asked.bits in (0, misread(target)) or (asked.bits == above.bits and not target.bits & ~above.bits):  # 4
+    if asked.bits == misread(target) or (asked.bits == above.bits and not target.bits & ~above.bits):  # 4
         return Cause.DRIFT_RESET
     if target.bits & ~above.bits and not asked.bits & ~target.bits:  # 5
         return Cause.DRIFT_PARENT

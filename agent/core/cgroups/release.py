@@ -39,10 +39,11 @@ def release_plan(ledger: Ledger, names: Names, observed: Observed, cut: Cuts = N
     """The writes that give every cgroup below kubepods what kubepods has, and restore the quota.
 
     First everything is widened, parents first: that always works. Then, on v2, sets are emptied so that they inherit
-    again; the kernel refuses that with ENOSPC while processes live in the cgroup or below it (kernel/cgroup/cpuset.c;
-    https://github.com/systemd/systemd/issues/43846). Such a refusal is expected: what the widening wrote stays, and
-    means the same until a CPU comes online. Cgroups without a set of their own are left alone, and so are levels that
-    an application made below its container, which get what they had before they were cut.
+    again. Up to Linux 6.19 the kernel refuses that with ENOSPC while processes live in the cgroup or below it
+    (kernel/cgroup/cpuset.c; https://github.com/systemd/systemd/issues/43846). Such a refusal is expected: what the
+    widening wrote stays, and means the same until a CPU comes online. Cgroups without a set of their own are left
+    alone, and so are levels that an application made below its container, which get what they had before they were
+    cut.
     """
     writes: list[Write] = []
     for cgroup, top in _below_kubepods(observed):

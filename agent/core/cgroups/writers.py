@@ -30,8 +30,8 @@ REPAIRS = 3
 WINDOW = 60.0
 """Seconds."""
 _FIGHTS = frozenset({Cause.DRIFT_FOREIGN, Cause.DRIFT_PARENT})
-"""Not DRIFT_RESET: a set that is empty or its parent's again is systemd's or the runtime's own (daemon-reload, an
-upgrade of packages). That is repaired, ever later if it goes on, and nobody is fought by it."""
+"""Not DRIFT_RESET, DRIFT_EMPTIED and DRIFT_UNDONE: a set that is empty or its parent's again is systemd's or the
+runtime's own (daemon-reload, a unit's property, an upgrade of packages). That is repaired, and is no fight."""
 
 KNOWN_PLUGINS: Mapping[str, str] = {
     "dra.cpu": "the DRA driver for CPUs (dra.cpu)",
