@@ -15,13 +15,13 @@ from typing import Any
 import asyncinotify
 import pytest
 
-from agent.host.cgroups import watching
+from agent.host.cgroups import Cgroups, watching
 from agent.host.cgroups.layout import place
 from agent.host.cgroups.mounts import find_mounts
 from agent.host.cgroups.scanning import find_kubepods
 from agent.host.cgroups.watching import Changes, NewFolder, Watcher
-from agent.model.cgroup import Level
-from tests.contract.trees import Tree
+from agent.model.cgroup import Cause, Level, Write
+from tests.contract.trees import Tree, write
 from tests.patience import PATIENCE
 
 UID = "0f5c1a2e-0000-4000-8000-000000000001"
@@ -34,12 +34,14 @@ class Seen:
         self.appeared: dict[str, NewFolder] = {}
         self.gone: list[str] = []
         self.batches = 0
+        self.rewritten = 0
         self._changed = threading.Condition()
 
     def __call__(self, changes: Changes) -> None:
         with self._changed:
             self.batches += 1
             self.gone += changes.gone
+            self.rewritten += changes.rewritten
             self.appeared |= {each.path: each for each in changes.appeared}
             self._changed.notify_all()
 
@@ -59,11 +61,17 @@ class Seen:
 
 @contextlib.contextmanager
 def watched(
-    tree: Tree, *, rescan: float = 30.0, problem: Callable[[str], None] = lambda _text: None
+    tree: Tree,
+    *,
+    rescan: float = 30.0,
+    problem: Callable[[str], None] = lambda _text: None,
+    ours: Callable[[str, str], bool] = lambda _path, _file: False,
 ) -> Iterator[tuple[Watcher, Seen]]:
     """A watcher of the tree's own kubepods, running."""
     seen = Seen()
-    watcher = Watcher(find_mounts(tree.root), seen, kubepods=f"{tree.base}/kubepods", rescan=rescan, problem=problem)
+    watcher = Watcher(
+        find_mounts(tree.root), seen, kubepods=f"{tree.base}/kubepods", rescan=rescan, problem=problem, ours=ours
+    )
     watcher.start()
     try:
         yield watcher, seen
@@ -139,6 +147,95 @@ def test_folders_that_vanish_at_once_do_no_harm(tree: Tree) -> None:
         assert set(watcher._known) == {f"{tree.base}/kubepods", f"{tree.base}/kubepods/poda", last}
 
 
+@pytest.fixture
+def pod(tree: Tree) -> str:
+    """A pod's cgroup with CPUs 0-1 and node 0, as all above it."""
+    made = [tree.make(path) for path in ("/kubepods", "/kubepods/poda")]
+    for path in made:
+        assert write(tree, path, "cpuset.cpus", "0-1") == write(tree, path, "cpuset.mems", "0") == "ok"
+    return made[-1]
+
+
+@pytest.mark.parametrize(("file", "value"), [("cpuset.cpus", "1"), ("cpuset.cpus", ""), ("cpuset.mems", "0")])
+def test_a_set_that_another_program_writes_is_told_at_once(tree: Tree, pod: str, file: str, value: str) -> None:
+    """Whatever is written: a rescan would take ten minutes. Files that are no sets are not told."""
+    with watched(tree, rescan=600) as (_, seen):
+        assert write(tree, pod, "cgroup.procs", str(tree.spawn())) == "ok"
+        assert write(tree, pod, "cpu.cfs_quota_us" if tree.version == 1 else "cpu.max", "50000") == "ok"
+        time.sleep(0.1)
+        assert seen.rewritten == 0
+        told = write(tree, pod, file, value)
+        if told != "ok":
+            assert (told, value) == ("ENOSPC", "")
+            return
+        assert seen.until(lambda: seen.rewritten == 1)
+
+
+def test_what_this_agent_writes_is_not_told(tree: Tree, pod: str) -> None:
+    """Else each repair would be followed by another look. The same text by another program is no news, either."""
+    cgroups = Cgroups(tree.root, kernel=tree.kernel, kubepods=f"{tree.base}/kubepods")
+    cgroups.observe()
+    with watched(tree, rescan=600, ours=cgroups.ours) as (_, seen):
+        for cpus in ("0", "1", "0"):
+            done = cgroups.apply((
+                Write(pod, "cpuset.cpus", cpus, "0-1", Cause.POOL), Write(pod, "cpuset.mems", "0", "0", Cause.POOL),
+            ))  # fmt: skip
+            assert {each.error for each in done} == {""}
+            cgroups.observe()
+        assert write(tree, pod, "cpuset.cpus", "0,") == "ok"
+        time.sleep(0.2)
+        assert seen.rewritten == 0
+        assert write(tree, pod, "cpuset.cpus", "0-1") == "ok"
+        assert seen.until(lambda: seen.rewritten == 1)
+
+
+def test_a_program_that_writes_without_end_is_told_now_and_then(tree: Tree, pod: str) -> None:
+    """Each telling costs a look at the whole tree: so many at once, and two a second; the last write is told, too."""
+    with watched(tree, rescan=600) as (_, seen):
+        began, writes = time.monotonic(), 0
+        while time.monotonic() < began + 3:
+            assert write(tree, pod, "cpuset.cpus", str(writes % 2)) == "ok"
+            writes += 1
+        most = 10 + 2 * (time.monotonic() - began) + 1
+        assert 0 < seen.rewritten <= most < writes
+        before = seen.rewritten
+        time.sleep(1.5)  # what was held back came, at most
+        assert seen.rewritten <= before + 1
+        before = seen.rewritten
+        assert write(tree, pod, "cpuset.cpus", "0-1") == "ok"
+        assert seen.until(lambda: seen.rewritten == before + 1)
+
+
+def test_a_container_that_writes_its_own_files_without_end_costs_a_tenth_of_a_thread(tree: Tree, pod: str) -> None:
+    """A cgroup's files may be written a million times: the thread then pauses, and follows all the same."""
+    stopped, go, paused = threading.Event(), threading.Event(), list[float]()
+
+    class Over(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            paused.append(timeout or 0.0)
+            return self.is_set()
+
+    other, value = ("cpuset.mems", "0") if tree.version == 1 else ("cpu.max", "50000")  # of one file alone: one event
+    with watched(tree, rescan=600) as (watcher, seen):
+
+        def busy(changes: Changes) -> None:
+            stopped.set()
+            assert go.wait(PATIENCE)
+            seen(changes)
+
+        watcher.on_changes, watcher._over = busy, Over()
+        tree.make("/kubepods/podb")
+        assert stopped.wait(PATIENCE)
+        for number in range(300):
+            assert write(tree, pod, "cpuset.cpus", str(number % 2)) == "ok"
+            assert write(tree, pod, other, value) == "ok"
+        go.set()
+        last = tree.make("/kubepods/podc")
+        assert seen.until(lambda: last in seen.appeared)
+        assert seen.until(lambda: bool(paused))
+        assert 0 < paused[0] <= 0.5
+
+
 @pytest.mark.timeout(1800)
 def test_an_overflowing_queue_is_made_good_by_looking(tree: Tree) -> None:
     """More events than the kernel keeps (16384 by default): the overflow itself asks for a look at the rest."""
@@ -164,6 +261,7 @@ def test_an_overflowing_queue_is_made_good_by_looking(tree: Tree) -> None:
         lost = tree.make("/kubepods/podlost")
         go.set()
         assert seen.until(lambda: set(seen.appeared) == {first, lost})
+        assert seen.until(lambda: seen.rewritten > 0), "a set may have been written meanwhile"
         watcher.on_changes = seen
         later = tree.make("/kubepods/podlost/c")
         assert seen.until(lambda: later in seen.appeared)

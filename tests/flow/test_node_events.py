@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -96,12 +97,12 @@ def test_on_v1_alone_a_new_folder_has_a_moment(tmp_path: Path, version: int, mon
 class Site:
     """A node with a kubelet: its cgroups (a scratch tree), its log folder, its manifests, its state files."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, setup: Layout | None = None, period: str = "1s") -> None:
+        self.folder, self.period = folder, period
         for name in ("pods", "log/pods", "log/containers", "kubelet"):
             (folder / name).mkdir(parents=True)
         online = CpuSet.from_ids(os.sched_getaffinity(0))
-        self.tree = Scratch.create(folder / "cgroup", cpus=online, nodes=NodeSet.of(0))
+        self.tree = Scratch.create(folder / "cgroup", cpus=online, nodes=NodeSet.of(0), setup=setup or Layout())
         body = manifest("a", container(cpu="1"))
         del body["metadata"]["uid"]
         (folder / "pods/a.yaml").write_text(yaml.safe_dump(body), "utf-8")
@@ -126,7 +127,7 @@ class Site:
     def served(self) -> Iterator[StandaloneService]:
         """The agent, following."""
         config = self.folder / "config.yaml"
-        config.write_text("{reservedSystemCPUs: '0', cpuManagerReconcilePeriod: 1s}", "utf-8")
+        config.write_text(f"{{reservedSystemCPUs: '0', cpuManagerReconcilePeriod: {self.period}}}", "utf-8")
         options = StandaloneOptions(
             pods=self.folder / "pods", state=self.folder / "state", config=config,
             cgroup_root=str(self.folder / "cgroup"), log_dir=self.folder / "log", node_name="node",
@@ -185,3 +186,34 @@ def test_s10_beside_a_static_kubelet_nothing_is_written_until_it_is_gone(tmp_pat
         state.write_text(json.dumps({"policyName": "none", "defaultCpuSet": ""}), "utf-8")
         assert eventually(lambda: site.asked(APP) != "")
         assert not node.engine.switches.observe_only
+
+
+@needs_two
+def test_s6_a_set_that_systemd_empties_is_back_long_before_the_next_look(tmp_path: Path) -> None:
+    """Linux 7: the write itself tells of it, again and again; between two looks on the clock lie ten minutes here.
+
+    What the agent writes itself is no news, so that it looks no oftener than others write.
+    """
+    site = Site(tmp_path, Layout(linux=(7, 0)), "10m")
+    site.starts()
+    with site.served() as node:
+        own = f"{site.tree.pod_path(UID)}/cri-containerd-{APP}.scope"
+        wrote = 'numalign_writes_total{cause="grant",file="cpuset.cpus",result="ok"}'
+        assert eventually(lambda: wrote in node.metrics.page(node.values()).decode())
+        granted = str(node.engine.ledger.grant(UID, "app").cpus)
+        assert eventually(lambda: site.asked(APP) == granted)
+        for number in range(1, 6):
+            site.tree.kernel_write(own, "cpuset.cpus", "")
+            assert eventually(lambda: site.asked(APP) == granted)
+            undone = f'cause="drift-undone",file="cpuset.cpus",result="ok"}} {number}.0'
+            assert eventually(lambda undone=undone: undone in node.metrics.page(node.values()).decode())  # type: ignore[misc]  # mypy knows no default of a lambda
+        looks = 'numalign_operation_seconds_count{operation="reconcile"}'
+        before = _number(node, looks)
+        time.sleep(1)
+        assert _number(node, looks) == before
+
+
+def _number(node: StandaloneService, series: str) -> float:
+    """A metric's value now."""
+    page = node.metrics.page(node.values()).decode()
+    return float(next(line for line in page.splitlines() if line.startswith(series)).rpartition(" ")[2])

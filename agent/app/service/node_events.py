@@ -1,7 +1,8 @@
-"""New cgroup folders, as they appear.
+"""New cgroup folders as they appear, and sets that other programs write.
 
-`wake` is called when there is work to do; `take` says whether cgroups came or went since the last time, and then the
-engine reconciles. The time from a folder to its set is measured on the way (`agent.observe.windows`).
+`wake` is called when there is work to do; `take` and `rewritten` say whether there was such a change since the last
+time, and then the engine reconciles. The time from a folder to its set is measured on the way
+(`agent.observe.windows`).
 """
 
 from __future__ import annotations
@@ -37,9 +38,11 @@ class NodeEvents:
         self._windows = open_windows
         self._metrics = metrics
         self._wake = wake
-        self._changed = threading.Event()
+        self._changed, self._rewritten = threading.Event(), threading.Event()
         self._settle = SETTLE_V1 if cgroups.version == 1 else 0.0
-        self._watcher = Watcher(cgroups.mounts, self._told, kubepods=cgroups.kubepods, problem=self._problem)
+        self._watcher = Watcher(
+            cgroups.mounts, self._told, kubepods=cgroups.kubepods, problem=self._problem, ours=cgroups.ours
+        )
 
     def start(self) -> None:
         """Begin to follow."""
@@ -55,13 +58,22 @@ class NodeEvents:
         self._changed.clear()
         return changed
 
+    def rewritten(self) -> bool:
+        """Whether another program wrote a set since the last time that this was asked."""
+        written = self._rewritten.is_set()
+        self._rewritten.clear()
+        return written
+
     def _told(self, changes: Changes) -> None:
         self._windows.gone(changes.gone)
         self._windows.appeared(
             (each.path, each.seen) for each in changes.appeared if each.fresh and each.level is Level.CONTAINER
         )
-        self._changed.set()
-        if self._settle:
+        if changes.rewritten:
+            self._rewritten.set()
+        if changes.appeared or changes.gone:
+            self._changed.set()
+        if changes.appeared and self._settle:
             time.sleep(self._settle)
         self._wake()
 

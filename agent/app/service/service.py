@@ -262,7 +262,10 @@ class NodeService(Generic[Source]):
             woken = self.pulse.wait(min(TICK, self.engine.repair_in() or TICK))
             if self.pulse.ended():
                 return
-            changed = self.parts.events is not None and self.parts.events.take()
+            events = self.parts.events
+            if events is not None and events.rewritten():  # first: processes may stand on another pod's CPUs
+                self._turn(lambda: self._reconcile(again=False))
+            changed = events is not None and events.take()
             self._turn(self._follow)
             for work in self.source.turn(woken=woken, changed=changed):
                 self._turn(work)

@@ -113,13 +113,15 @@ def standalone_node(options: StandaloneOptions, *, steps: Steps = lambda _name: 
         setups.tell_wrong(setup.now, reporters)
         followed = [options.pods]
         runtime = edges = events = None
-        beside_kubelet = list[Part]()
+        beside = list[Part]()
         if tree.standin is not None:
             processes = Processes() if options.processes and options.root is None else None
             runtime = PlayedRuntime(tree, engine, processes)
             closing.callback(runtime.close)
-        else:
+        if tree.standin is None or tree.real:  # other programs write there
             events = NodeEvents(tree.cgroups, windows, metrics, pulse.wake)
+            beside.append(events)
+        if tree.standin is None:
             edges = NodeEdges(
                 engine=engine, reporters=reporters, hints=DeviceHints(engine), files=cpu_files,
                 sockets=Sockets(nri=options.nri_socket, podresources=options.podresources_socket),
@@ -127,7 +129,7 @@ def standalone_node(options: StandaloneOptions, *, steps: Steps = lambda _name: 
                 find=served.find, name_of=static.name_of,
                 count=lambda what: metrics.count("nri_answers_total", what),
             )  # fmt: skip
-            beside_kubelet += [events, edges]
+            beside.append(edges)
             if (logs := options.log_dir / "containers").is_dir():
                 followed.append(logs)
         source = FolderPods(
@@ -139,7 +141,7 @@ def standalone_node(options: StandaloneOptions, *, steps: Steps = lambda _name: 
             pulse=pulse, health=health, metrics=metrics, reporters=reporters, setup=setup, cgroups=tree.cgroups,
             engine=engine, edges=edges, events=events, page=page, memory=memory,
             unplaced=UnplacedPods(options.state), cpu_files=cpu_files, metrics_address=options.metrics_address,
-            threads=(*(Follower(folder, pulse.wake) for folder in followed), *beside_kubelet, hotplug),
+            threads=(*(Follower(folder, pulse.wake) for folder in followed), *beside, hotplug),
         )  # fmt: skip
         return NodeService(parts, source, closing.pop_all())
 

@@ -89,6 +89,7 @@ class Cgroups:
         self._kubepods = scanning.find_kubepods(self.mounts, self._named, self._kubepods)
         observed = scanning.scan(self.mounts, self._kubepods)
         self._known = frozenset(cgroup.path for cgroup in observed.cgroups if cgroup.level is not Level.KUBEPODS)
+        self._writer.forget(self._known)
         return observed
 
     def in_force(self) -> InForce:
@@ -103,6 +104,10 @@ class Cgroups:
         not show, or kubepods itself: nothing was written).
         """
         return self._writer.apply(writes, self._known, go_on)
+
+    def ours(self, path: str, file: str) -> bool:
+        """Whether a set of CPUs or nodes is the one that this agent wrote last; False where it cannot be read."""
+        return self._writer.ours(path, file)
 
     def pages(self, path: str) -> dict[int, int]:
         """Node id -> bytes that a cgroup and those below hold; empty where it is gone. Raises SysfsMalformedError."""

@@ -55,6 +55,11 @@ def nodes(folder: str, file: str) -> NodeSet:
     return NodeSet(_bits(folder, file))
 
 
+def ids(folder: str, file: str) -> IdSet:
+    """A set of either, empty where the file is gone. Raises SysfsMalformedError."""
+    return IdSet(_bits(folder, file))
+
+
 def _bits(folder: str, file: str) -> int:
     try:
         return _parsed(text(folder, file) or "")

@@ -1,11 +1,17 @@
-"""New and removed folders below kubepods, told as they happen (inotify): a pin without NRI takes milliseconds.
+"""New and removed folders below kubepods, and sets that other programs write there, told as they happen (inotify).
 
 Called by `agent.app`: what appears is handed to the engine, which enforces. A thread of its own reads the events and
 calls back with everything that one reading found, so that a burst of pods costs a few enforcements.
 
 kernfs tells its watchers of folders that others make and remove (fs/kernfs/dir.c, fsnotify hooks of vfs_mkdir and
 vfs_rmdir), as any file system does. Every level is watched: a folder that is made in a new folder before the watch on
-that one stands is found by listing it right after. What can still be missed is found by a slow rescan:
+that one stands is found by listing it right after.
+
+A watch on a folder tells of writes to its files, too (vfs_write, IN_MODIFY, v1 and v2). Of these, cpuset.cpus and
+cpuset.mems count where another text stands than the agent's last one. A burst is told as one, and only so often.
+What the kernel changes by itself, as when a CPU goes offline, is no event.
+
+What can still be missed is found by a slow rescan:
 
     the queue overflowed (IN_Q_OVERFLOW, fs.inotify.max_queued_events)      a rescan at once
     no watch can be had (ENOSPC, fs.inotify.max_user_watches), or no inotify at all    rescans, told as a problem
@@ -32,17 +38,27 @@ from asyncinotify import Event, Inotify, Mask
 
 from agent.core.cgroups.desired import RUNTIME_INNER
 from agent.engine.fault_isolation import Isolated, sentence
+from agent.engine.retries import Pace
 from agent.errors import HostError
 from agent.host.cgroups import layout, reading
 from agent.host.cgroups.mounts import Mounts
 from agent.host.cgroups.scanning import MOST_INNER, find_kubepods
 from agent.model.cgroup import Level
 
-_MASK = Mask.CREATE | Mask.DELETE | Mask.DELETE_SELF | Mask.ONLYDIR | Mask.DONT_FOLLOW | Mask.EXCL_UNLINK
+_MASK = (
+    Mask.CREATE | Mask.DELETE | Mask.DELETE_SELF | Mask.MODIFY | Mask.ONLYDIR | Mask.DONT_FOLLOW | Mask.EXCL_UNLINK
+)
+_SETS = frozenset({"cpuset.cpus", "cpuset.mems"})
+"""Files of which a write is told."""
 _DEPTH = 8
 """Levels below kubepods that are watched; deeper ones are the application's."""
 _MOST_EVENTS = 5000
 """Events of one reading: what they say is told before more are read."""
+_FLOOD, _SHARE = 500, 9.0
+"""Writes in one reading from which on the thread pauses, so many times as long as it read: whoever may write files of
+a cgroup of its own may do so without end."""
+_REWRITTEN = 0.5, 10
+"""Seconds between two tellings that sets were written, after so many at once: each costs a look at the whole tree."""
 _SOON = 0.5
 """Seconds between two looks for a kubepods that is not there, and between rescans where inotify cannot serve."""
 
@@ -71,11 +87,13 @@ class NewFolder:
 class Changes:
     """What one reading found: paths that are gone, then folders that appeared (parents first).
 
-    A path may be in both: its folder was removed and made again.
+    A path may be in both: its folder was removed and made again. `rewritten`: another program wrote a set, or may
+    have.
     """
 
     appeared: tuple[NewFolder, ...] = ()
     gone: tuple[str, ...] = ()
+    rewritten: bool = False
 
 
 OnChanges = Callable[[Changes], None]
@@ -92,6 +110,7 @@ class Watcher:
         kubepods: the path of the kubelet's root, where it cannot be told by looking.
         rescan: seconds between two rescans while events serve.
         problem: told once of each thing that keeps events from serving.
+        ours: whether a file of a cgroup still has what this agent wrote there last.
     """
 
     mounts: Mounts
@@ -100,6 +119,7 @@ class Watcher:
     rescan: float = 30.0
     problem: Callable[[str], None] = lambda _text: None
     clock: Callable[[], float] = time.monotonic
+    ours: Callable[[str, str], bool] = lambda _path, _file: False
 
     _inotify: Inotify | None = None
     _thread: threading.Thread | None = None
@@ -110,6 +130,8 @@ class Watcher:
     _root: str = ""
     _short: bool = False
     _overflowed: bool = False
+    _rewritten: bool = False
+    _pace: Pace = field(default_factory=lambda: Pace(*_REWRITTEN))
     _problems: set[str] = field(default_factory=set)
     _fresh: bool = False
     _ready: threading.Event = field(default_factory=threading.Event)
@@ -167,7 +189,7 @@ class Watcher:
             while not self._over.is_set():
                 events = False
                 with Isolated(self._stumbled):
-                    events = self._wait(due - self.clock())
+                    events = self._wait((min(due, self._pace.due) if self._rewritten else due) - self.clock())
                 if self._over.is_set():
                     return
                 if self._overflowed:  # soon, and not at once: whoever made it overflow may go on
@@ -183,7 +205,7 @@ class Watcher:
     def _stumbled(self, error: Exception) -> None:
         """What was read, or told, went wrong: everything is looked at again, after a pause."""
         self._trouble(f"new cgroups could not be followed: {sentence(error)}")
-        self._overflowed = True
+        self._overflowed = self._rewritten = True
         self._over.wait(_SOON)
 
     def _pause(self) -> float:
@@ -198,23 +220,36 @@ class Watcher:
             with contextlib.suppress(BlockingIOError):  # somebody else emptied it
                 os.read(self._wake_in, 4096)
         if self._inotify is None or self._inotify.fd not in ready:
+            self._tell([], [])
             return False
         self._drain(self._inotify)
         return True
 
     def _drain(self, inotify: Inotify) -> None:
         """What is in the queue now, told as one."""
+        began, writes = self.clock(), 0
         appeared: list[NewFolder] = []
         gone: list[str] = []
+        written: set[tuple[str, str]] = set()
         for _ in range(_MOST_EVENTS):
             event = inotify.sync_get()
             if event is None:
                 break
             if Mask.Q_OVERFLOW in event.mask:
-                self._overflowed = True
+                self._overflowed = self._rewritten = True
+            elif Mask.MODIFY in event.mask:
+                writes += 1
+                if event.watch is not None and str(event.name) in _SETS:
+                    written.add((os.fspath(event.watch.path).removeprefix(self.mounts.cpuset), str(event.name)))
             elif event.watch is not None:
                 self._take(event, os.fspath(event.watch.path).removeprefix(self.mounts.cpuset), appeared, gone)
+        self._rewritten |= any(self._is_below(path) and not self.ours(path, file) for path, file in written)
         self._tell(appeared, gone)
+        if writes >= _FLOOD:
+            self._over.wait(min(_SOON, _SHARE * (self.clock() - began)))
+
+    def _is_below(self, path: str) -> bool:
+        return bool(self._root) and f"{path}/".startswith(f"{self._root}/")
 
     def _take(self, event: Event, base: str, appeared: list[NewFolder], gone: list[str]) -> None:
         """One event of the folder `base`."""
@@ -223,7 +258,7 @@ class Watcher:
                 self._watched.discard(base)
                 if base == self._root:
                     self._root = ""
-        elif Mask.ISDIR in event.mask and self._root and (base + "/").startswith(self._root + "/"):
+        elif Mask.ISDIR in event.mask and self._is_below(base):
             path = f"{base}/{event.name}"
             if Mask.CREATE in event.mask:
                 with self._told_faults():
@@ -232,8 +267,14 @@ class Watcher:
                 gone += self._leave(path)
 
     def _tell(self, appeared: list[NewFolder], gone: list[str]) -> None:
-        if appeared or gone:
-            self.on_changes(Changes(tuple(each for each in appeared if each.path in self._known), tuple(gone)))
+        now = self.clock()
+        rewritten = self._rewritten and self._pace.due <= now
+        if rewritten:
+            self._rewritten = False
+            self._pace.take(now)
+        if appeared or gone or rewritten:
+            there = tuple(each for each in appeared if each.path in self._known)
+            self.on_changes(Changes(there, tuple(gone), rewritten))
 
     # ---- what is there
 

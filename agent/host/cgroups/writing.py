@@ -17,11 +17,12 @@ from itertools import takewhile
 from pathlib import Path
 
 from agent.engine.fault_isolation import Isolated, sentence
-from agent.errors import SysfsMalformedError
+from agent.errors import NumalignError, SysfsMalformedError
 from agent.host.cgroups import reading
 from agent.host.cgroups.kernel import Kernel
 from agent.host.cgroups.mounts import Mounts
 from agent.model.cgroup import FORBIDDEN, HANGS, VANISHED, Write, Written
+from agent.model.idset import IdSet
 
 _EFFECTIVE = {
     (1, "cpuset.cpus"): "cpuset.effective_cpus",
@@ -45,12 +46,14 @@ class Writer:
         kernel: takes the writes.
         patience: seconds to wait for all mems writes of one batch together.
         hanging: (path, file) -> the thread of a write that has not returned.
+        wrote: (path, file) -> the text that was written last, or is being written.
     """
 
     mounts: Mounts
     kernel: Kernel
     patience: float
     hanging: dict[tuple[str, str], threading.Thread] = field(default_factory=dict)
+    wrote: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def apply(
         self, writes: tuple[Write, ...], known: Container[str], go_on: Callable[[], bool] = lambda: True
@@ -60,6 +63,18 @@ class Writer:
         self.hanging = {slot: thread for slot, thread in self.hanging.items() if thread.is_alive()}
         return tuple(self._one(write, known, deadline) for write in takewhile(lambda _write: go_on(), writes))
 
+    def ours(self, path: str, file: str) -> bool:
+        """Whether a set is the one that was written last. Asked on another thread than the writes."""
+        text = self.wrote.get((path, file))
+        try:
+            return text is not None and reading.ids(self.mounts.cpuset + path, file) == IdSet.parse(text)
+        except NumalignError:
+            return False
+
+    def forget(self, known: Container[str]) -> None:
+        """Cgroups that are not known any more are gone."""
+        self.wrote = {key: text for key, text in self.wrote.items() if key[0] in known}
+
     def _one(self, write: Write, known: Container[str], deadline: float) -> Written:
         hierarchy = self._hierarchy(write.file)
         if not hierarchy or write.path not in known:
@@ -67,6 +82,7 @@ class Writer:
         slot = (write.path, write.file)
         if slot in self.hanging and self.hanging[slot].is_alive():
             return Written(write, "", "", HANGS)
+        self.wrote[slot] = write.value
         if write.file != "cpuset.mems":
             return self._done(write, hierarchy, self._try(write, hierarchy))
         return self._moving(write, hierarchy, deadline)
