@@ -120,6 +120,10 @@ lab-down: $(READY) ## end the lab
 lab-all: $(READY) ## all of the lab, for eleven hours; goes on where it was ended, and keeps its report (ARGS="--within 120": two hours)
 	@$(BIN)/python -m tests.lab.whole $(ARGS)
 
+.PHONY: kernels
+kernels: $(READY) ## the contract tests on Linux 6.1, 6.12 and Debian's newest in QEMU guests; writes the table of the page on the kernel
+	nice -n 10 $(BIN)/python -m tests.guests contract $(ARGS)
+
 lab-soak: $(READY) ## faults at random, 300 kills of the agent, for more than two hours (ARGS="--minutes 10 --kills 50": shorter)
 	$(BIN)/python -m tests.lab.soak $(ARGS)
 

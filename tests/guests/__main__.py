@@ -1,4 +1,4 @@
-"""`python -m tests.guests`: list the shapes, or record them."""
+"""`python -m tests.guests`: list the shapes, record them, or run the contract tests on several kernels."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from agent.errors import NumalignError
 from agent.host.archives import open_root
 from agent.host.record import check, record
 from agent.model.machine import PCI_ADDRESS
+from tests.guests import contract, kernels
 from tests.guests.boot import GuestError, Sent, boot
 from tests.guests.needs import MissingError, initramfs, kernel, program
 from tests.guests.shapes import BY_NAME, SHAPES, Shape
@@ -33,11 +34,19 @@ def main() -> int:
     commands.add_parser("list", help="name the shapes")
     recording = commands.add_parser("record", help="boot guests and record them")
     recording.add_argument("shape", nargs="*", help="all of them without any")
+    asking = commands.add_parser("contract", help="the contract tests on Debian's kernels, and the page's table")
+    asking.add_argument("kernel", nargs="*", help=f"of {', '.join(kernels.SUITES)}; all of them without any")
+    asking.add_argument("--kept", action="store_true", help="download nothing: those that were fetched before")
     asked = parser.parse_args()
     if asked.command == "list":
         for shape in SHAPES:
             print(f"{shape.name:<20} {shape.why}")
         return 0
+    if asked.command == "contract":
+        unknown = [name for name in asked.kernel if name not in kernels.SUITES]
+        if unknown:
+            asking.error(f"no such kernel: {', '.join(unknown)}; there are {', '.join(kernels.SUITES)}")
+        return _contract(asked.kernel or list(kernels.SUITES), kept=asked.kept)
     unknown = [name for name in asked.shape if name not in BY_NAME]
     if unknown:
         recording.error(f"no such shape: {', '.join(unknown)}; there are {', '.join(BY_NAME)}")
@@ -64,6 +73,28 @@ def _record(shapes: list[Shape]) -> int:
         else:
             print(f"{sent.seconds:.1f} s, {len(sent.archive)} bytes sent, {size} kept")
     return 1 if failed else 0
+
+
+def _contract(names: list[str], *, kept: bool) -> int:
+    failed = 0
+    for name, version in kernels.RUNS:
+        if name not in names:
+            continue
+        print(f"{name}, cgroup v{version} ... ", end="", flush=True)
+        try:
+            image = kernels.newest_kept(name) if kept else kernels.fetch(name)
+            ran = contract.run(image, version)
+        except (GuestError, MissingError) as error:
+            print(f"DID NOT RUN: {error}")
+            failed = max(failed, 1 if isinstance(error, GuestError) else 3)
+            continue
+        contract.remember(name, version, ran)
+        print(
+            f"{ran.release}: {ran.passed} passed, {ran.skipped} skipped, {len(ran.failed)} failed, {ran.seconds:.0f}s"
+        )
+        print(*(f"  FAILED {each}" for each in ran.failed), sep="\n", end="\n" if ran.failed else "")
+        failed = failed or int(bool(ran.failed))
+    return failed
 
 
 def keep(shape: Shape, sent: Sent) -> int:

@@ -16,7 +16,7 @@ from tests.guests.shapes import Shape
 STILL = 60
 """Seconds without a new byte from a guest after which it is given up."""
 ATTEMPTS = 3
-COMMON = ("-accel", "tcg", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot")
+COMMON = ("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot")
 APPEND = "console=ttyS0 no_timer_check mitigations=off panic=-1"
 _SENT = re.compile(r"numalign: sent ([0-9a-f]{64})")
 
@@ -40,22 +40,39 @@ class Sent:
     seconds: float
 
 
-def boot(shape: Shape) -> Sent:
+def boot(
+    shape: Shape,
+    *,
+    image: Path | None = None,
+    initrd: bytes | None = None,
+    still: float = STILL,
+    single: bool = False,
+) -> Sent:
     """Boot a shape and wait for its end; raises MissingError and GuestError.
 
     A guest whose console says nothing new for a while is started again: emulated processors that are set up side by
     side do, rarely, wait for each other for ever when the host is busy.
+
+    Args:
+        shape: the machine.
+        image: the kernel; `needs.kernel` without one.
+        initrd: the archive that it unpacks; `needs.initramfs` without one.
+        still: seconds without a new byte after which it is given up.
+        single: one thread of this machine for all processors: Linux 7 has died of more.
     """
+    image, initrd = image or kernel(), initramfs() if initrd is None else initrd
+    accel = "tcg,thread=single" if single else "tcg"
     told = (*shape.arguments, "-append", f"{APPEND} {shape.append}".strip())
     for left in reversed(range(ATTEMPTS)):
         with tempfile.TemporaryDirectory(prefix="numalign-guest-") as name:
             start = time.monotonic()
             try:
-                _run(shape, told, Path(name))
+                (Path(name) / "initrd").write_bytes(initrd)
+                _run(shape, ("-accel", accel, "-kernel", str(image), *told), Path(name), still)
                 return Sent(_received(shape, Path(name)), told, time.monotonic() - start)
             except _StillError as error:
                 if not left:
-                    raise GuestError(f"{shape.name}: silent for {STILL} s, {ATTEMPTS} times; {error}") from error
+                    raise GuestError(f"{shape.name}: silent for {still:.0f} s, {ATTEMPTS} times; {error}") from error
     raise AssertionError("the last attempt either returns or raises")
 
 
@@ -63,17 +80,16 @@ class _StillError(Exception):
     """Nothing new on the console."""
 
 
-def _run(shape: Shape, told: tuple[str, ...], folder: Path) -> None:
+def _run(shape: Shape, told: tuple[str, ...], folder: Path, still: float) -> None:
     """Start QEMU and wait for its end."""
-    (folder / "initrd").write_bytes(initramfs())
     ports = (part for file in ("console", "sent") for part in ("-serial", f"file:{folder / file}"))
-    files = ("-kernel", str(kernel()), "-initrd", str(folder / "initrd"))
+    files = ("-initrd", str(folder / "initrd"))
     with (folder / "said").open("w") as said:
         qemu = subprocess.Popen(
             [program(QEMU, "qemu-system-x86"), *COMMON, *ports, *files, *told], stdout=said, stderr=said
         )
         try:
-            _wait(qemu, folder)
+            _wait(qemu, folder, still)
         finally:
             qemu.kill()
             qemu.wait()
@@ -81,7 +97,7 @@ def _run(shape: Shape, told: tuple[str, ...], folder: Path) -> None:
         raise GuestError(f"{shape.name}: QEMU says: {(folder / 'said').read_text('utf-8', 'replace').strip()[-500:]}")
 
 
-def _wait(qemu: subprocess.Popen[bytes], folder: Path) -> None:
+def _wait(qemu: subprocess.Popen[bytes], folder: Path, still: float) -> None:
     """Wait as long as what the guest wrote grows."""
     size, since = -1, time.monotonic()
     while qemu.poll() is None:
@@ -89,7 +105,7 @@ def _wait(qemu: subprocess.Popen[bytes], folder: Path) -> None:
         now = sum(path.stat().st_size for path in (folder / "console", folder / "sent") if path.exists())
         if now != size:
             size, since = now, time.monotonic()
-        elif time.monotonic() - since > STILL:
+        elif time.monotonic() - since > still:
             raise _StillError(_end(folder))
 
 

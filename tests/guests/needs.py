@@ -55,26 +55,33 @@ def kernel() -> Path:
     return kept[-1] if kept else _fetch()
 
 
-def initramfs() -> bytes:
-    """A compressed newc archive with busybox and init.sh, as the kernel unpacks it."""
+def static_busybox() -> bytes:
+    """The program that runs alone in a guest; raises MissingError where this one cannot."""
     busybox = Path(program(BUSYBOX, "busybox-static")).read_bytes()
     if _is_dynamic(busybox):
         raise MissingError("busybox is linked dynamically and cannot run alone: apt-get install busybox-static")
+    return busybox
+
+
+def initramfs() -> bytes:
+    """A compressed newc archive with busybox and init.sh, as the kernel unpacks it."""
     folder, node = stat.S_IFDIR | 0o755, stat.S_IFCHR | 0o600
     entries = [
-        _entry(1, "bin", folder),
-        _entry(2, "bin/busybox", stat.S_IFREG | 0o755, busybox),
-        _entry(3, "init", stat.S_IFREG | 0o755, INIT.read_bytes()),
-        _entry(4, "dev", folder),
-        _entry(5, "dev/console", node, device=(5, 1)),
-        _entry(6, "TRAILER!!!", 0),
+        entry(1, "bin", folder),
+        entry(2, "bin/busybox", stat.S_IFREG | 0o755, static_busybox()),
+        entry(3, "init", stat.S_IFREG | 0o755, INIT.read_bytes()),
+        entry(4, "dev", folder),
+        entry(5, "dev/console", node, device=(5, 1)),
+        entry(6, "TRAILER!!!", 0),
     ]
     return gzip.compress(b"".join(entries), 6, mtime=0)
 
 
-def _entry(number: int, name: str, mode: int, data: bytes = b"", device: tuple[int, int] = (0, 0)) -> bytes:
+def entry(
+    number: int, name: str, mode: int, data: bytes = b"", device: tuple[int, int] = (0, 0), *, time: int = 0
+) -> bytes:
     """One member: https://docs.kernel.org/driver-api/early-userspace/buffer-format.html."""
-    fields = (number, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(name) + 1, 0)
+    fields = (number, mode, 0, 0, 1, time, len(data), 0, 0, *device, len(name) + 1, 0)
     head = b"070701" + b"".join(f"{field:08x}".encode() for field in fields) + name.encode() + b"\0"
     return _padded(head) + _padded(data)
 
@@ -94,15 +101,15 @@ def _is_dynamic(program: bytes) -> bool:
 def _fetch() -> Path:
     """Download the kernel's package and keep its vmlinuz."""
     apt, dpkg = program(APT, "apt"), program(DPKG, "dpkg")
-    found = re.search(r"Depends: (linux-image-\S+)", _run(["apt-cache", "depends", META]))
+    found = re.search(r"Depends: (linux-image-\S+)", run(["apt-cache", "depends", META]))
     if not found:
         raise MissingError(f"apt knows no {META}: apt-get update, or set {KERNEL} to a kernel with NUMA support")
     folder = cache()
-    _run([apt, "download", "-q", found[1]], folder)
+    run([apt, "download", "-q", found[1]], folder)
     (package,) = folder.glob(f"{found[1]}_*.deb")
     target = folder / f"vmlinuz-{package.name.split('_')[1]}"
     unpacked = folder / "unpacked"
-    _run([dpkg, "--extract", str(package), str(unpacked)])
+    run([dpkg, "--extract", str(package), str(unpacked)])
     (image,) = (unpacked / "boot").glob("vmlinuz-*")
     image.replace(target)
     shutil.rmtree(unpacked)
@@ -110,7 +117,8 @@ def _fetch() -> Path:
     return target
 
 
-def _run(command: list[str], folder: Path | None = None) -> str:
+def run(command: list[str], folder: Path | None = None) -> str:
+    """Run a program of Debian's, and give back what it says; raises MissingError."""
     try:
         done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
     except FileNotFoundError as error:

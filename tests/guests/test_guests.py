@@ -7,6 +7,7 @@ import io
 import subprocess
 import sys
 import tarfile
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,11 @@ from agent.core.machines.facts import to_facts
 from agent.host.archives import open_root
 from agent.host.sysfs.discovery import discover
 from tests import programs
+from tests.contract.trees import ScratchTree
+from tests.guests import contract, kernels
 from tests.guests.boot import boot
 from tests.guests.needs import MissingError, initramfs, kernel, program
+from tests.guests.operations import NONE, answers
 from tests.guests.shapes import ARM, BY_NAME, SHAPES
 from tests.guests.truth import truth
 
@@ -121,6 +125,43 @@ def test_what_is_missing_is_named_before_anything_boots(
     assert done.returncode == 3
     assert done.stderr.startswith("cannot record: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_table_of_kernels_is_what_was_recorded() -> None:
+    """Each kernel of RUNS has a column, and passed its contract tests; `make kernels` writes the table again."""
+    known = contract.recorded()
+    assert list(known) == [f"{name} v{version}" for name, version in kernels.RUNS]
+    assert {each["failed"] for each in known.values()} == {0}
+    text = contract.PAGE.read_text("utf-8")
+    assert contract.page(text) == text
+    assert text.count(contract.BEGIN) == text.count(contract.END) == 1
+
+
+@pytest.mark.parametrize(("name", "version"), kernels.RUNS)
+def test_the_stand_in_answers_as_the_kernel_that_it_plays(tmp_path: Path, name: str, version: int) -> None:
+    """Operation by operation, but for what is not played: partitions, and what threads choose for themselves."""
+    real = contract.recorded()[f"{name} v{version}"]
+    major, minor = real["release"].split(".")[:2]
+    places = (tmp_path / str(number) for number in count())
+    played = answers(lambda: ScratchTree(next(places), version, (int(major), int(minor))))
+    left_out = {each for each, told in played.items() if told == NONE}
+    assert len(left_out) == 2
+    assert played == {each: NONE if each in left_out else told for each, told in real["operations"].items()}
+
+
+@pytest.mark.lab
+@pytest.mark.skipif(missing() != "", reason=f"no guests here: {missing()}")
+@pytest.mark.parametrize(("name", "version"), kernels.RUNS)
+def test_the_contract_holds_on_a_real_kernel(name: str, version: int) -> None:
+    """In a guest, of kernels that were fetched before (`make kernels`): each case of the table of writes passes."""
+    image = kernels.kept(name)
+    if image is None:
+        pytest.skip(f"Linux {name} was not fetched: make kernels")
+    ran = contract.run(image, version, "tests/contract/test_kernel.py")
+    assert ran.failed == ()
+    assert ran.passed > 0
+    if kernels.release(image) == contract.recorded()[f"{name} v{version}"]["release"]:
+        assert ran.operations == contract.recorded()[f"{name} v{version}"]["operations"]
 
 
 @pytest.mark.lab

@@ -51,7 +51,8 @@ def find_mounts(root: str) -> Mounts:
     raise HostError(
         root,
         "holds no cgroup hierarchy with the cpuset controller; mount the host's /sys/fs/cgroup there, and see that "
-        "cgroup_disable=cpuset is not on the kernel's command line",
+        "cgroup_disable=cpuset is not on the kernel's command line. Debian 13's kernel has no cpuset of cgroup v1: "
+        "boot it with v2, without systemd.unified_cgroup_hierarchy=0",
     )
 
 
