@@ -40,10 +40,6 @@ class Switches:
 
 SWITCHES = Switches()
 """The defaults."""
-UNDECIDED = (
-    "its spec names this node, no scheduler bound it, and the kubelet has not accepted it yet: it holds nothing, and "
-    "is decided on as soon as the kubelet has"
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from agent.app.page.values import PageInput, pods_value
-from agent.engine.explaining import explained
-from agent.engine.tracked_pod import UNDECIDED
+from agent.engine.explaining import UNDECIDED, explained
 from agent.kube.objects.pod_objects import seen
 from agent.kube.objects.read_fields import brief
 from agent.model.pod import Stage

@@ -22,9 +22,9 @@ from agent.core.devices.nearness import noted, pairs_of
 from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.serialize import to_json
 from agent.core.machines.facts import to_facts
-from agent.engine.explaining import explained
+from agent.engine.explaining import UNDECIDED, explained
 from agent.engine.state import State
-from agent.engine.tracked_pod import UNDECIDED, TrackedPod
+from agent.engine.tracked_pod import TrackedPod
 from agent.engine.wait_queue import waits
 from agent.host.cgroups.layout import place
 from agent.model.outcome import Refusal

@@ -16,7 +16,8 @@ from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.remarks import remarks
 from agent.core.request.isolated import note
 from agent.core.request.mixed import parts_of
-from agent.engine.tracked_pod import UNDECIDED, TrackedPod
+from agent.engine.explaining import UNDECIDED
+from agent.engine.tracked_pod import TrackedPod
 from agent.host.processes import Allowed
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Ledger, PodRecord
