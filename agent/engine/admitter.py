@@ -254,8 +254,7 @@ class Admitter:
 
     def settle(self, before: Ledger, told: Sequence[Pod]) -> None:
         """After decisions that are saved: enforce, tell."""
-        if self._state.stands or self._keeper.save():
-            self._reconciler.enforce(but={pod.uid for pod in told})
+        self._reconciler.enforce(but={pod.uid for pod in told})
         unbound = [each.pod for each in self._state.ledger.pods.values() if _less_bound(before, each)]
         self.tell(replace(self._state.pods[pod.uid], pod=pod) for pod in (*told, *unbound))
 

@@ -29,7 +29,7 @@ from agent.engine.occupancy import Occupancy
 from agent.engine.ports import CgroupTree, Steps
 from agent.engine.transitions import KernelAnswered
 from agent.errors import HostError
-from agent.model.cgroup import OCCUPIED, VANISHED, Cause, Cgroup, InForce, Level, Observed, Write, Written
+from agent.model.cgroup import OCCUPIED, UNSAVED, VANISHED, Cause, Cgroup, InForce, Level, Observed, Write, Written
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
@@ -71,6 +71,8 @@ class Enforcer:
         """Ids of the containers that were there at the last look."""
         self.movers: Collection[str] = ()
         """Uids of pods that want their memory bound even when the kernel moves it."""
+        self.unsaved: Collection[tuple[str, str]] = ()
+        """Containers (pod uid, name) whose grants are not saved: nothing is written to their cgroups."""
         self.halted = False
         """The kill switch, without the engine's lock: nothing is written from now on, not even the rest of a plan."""
         self.unbound: Mapping[str, NodeSet] = {}
@@ -166,7 +168,7 @@ class Enforcer:
         """Write what differs, unless that is stopped; what was written, and whose grants are not in force (`Look`).
 
         Args:
-            ledger: what shall be; saved.
+            ledger: what shall be; saved, but for the grants of `unsaved`.
             rules: the settings.
             machine: the hardware.
             observed: the tree as it is.
@@ -193,7 +195,10 @@ class Enforcer:
         if not stopped():
             writes = plan(observed, wanted, held=held)
             writes += quota_plan(ledger, names, observed, lift=lift)
-            results = self._repair(writes, wanted, observed, machine, ledger, left)
+            kept = {each.path for each in observed.cgroups if names.get(each.container_id) in self.unsaved}
+            saved = tuple(each for each in writes if each.path not in kept)
+            results = self._repair(saved, wanted, observed, machine, ledger, left)
+            self._errors |= {(each.path, each.file): UNSAVED for each in writes if each.path in kept}
             self.cuts = cuts.after(self.cuts, observed, results)
         soon = {each.path for each in observed.cgroups if each.path in held and each.container_id not in self.unbound}
         tree = after(observed, results)

@@ -164,7 +164,9 @@ class Engine:
                 self._reporter.problem("devices", text)
 
     def inherit(self, before: Ledger | None) -> None:
-        """What an earlier agent saved last, None for nothing: sets as this has them count as written by this agent.
+        """What an earlier agent saved last, None for nothing: what the store has until this agent can save.
+
+        Sets as this has them count as written by this agent.
 
         With the policy none they are taken back, also where the policy was changed while no agent ran. Where it was
         saved on another machine (a reboot with other NUMA nodes), pods that do not run are placed again.
@@ -177,6 +179,8 @@ class Engine:
                     more = f" and {len(again) - MOST_NAMED} more" if len(again) > MOST_NAMED else ""
                     self._reporter.problem("machine", f"{PLACED_AGAIN}: {names}{more}")
             state = self._state
+            if before is not None and not state.stands:
+                self._keeper.note(replace(state, saved=before))
             if before is None or before.cpus.shared == state.ledger.cpus.shared or state.node.rules.cpu.static:
                 return
             observed = self._reconciler.observe()

@@ -1,7 +1,7 @@
 """Brings the kernel to the state that counts, reads back, and tells for whom it is not so.
 
-What stops the writing is here, too: cgroups that cannot be read, the kill switch, another writer of cpusets, a disk
-that refuses, and a ledger that may lack somebody.
+What stops the writing is here, too: cgroups that cannot be read, the kill switch, another writer of cpusets, and a
+ledger that may lack somebody. While the disk refuses, what is saved is written (`State.in_effect`).
 """
 
 from __future__ import annotations
@@ -119,18 +119,16 @@ class Reconciler:
             return "observing only, as the settings or the Node's annotation say"
         if state.yields:
             return f"observing only: {'; '.join(text for _, text in sorted(state.yields.items()))}"
-        if not state.listening:
-            return "the first complete list of pods has not come"
-        return "" if state.stands else f"what holds is not saved: {state.unwritable}"
+        return "" if state.listening else "the first complete list of pods has not come"
 
     def enforce(self, but: Collection[str] = ()) -> tuple[Written, ...]:
-        """Bring the kernel to what the (saved) ledger says, and tell for whom it is not so.
+        """Bring the kernel to what the ledger says, as far as that is saved, and tell for whom it is not so.
 
         Args:
             but: uids of pods of which the caller tells everything.
         """
         self._keeper.note(replace(self._state, settled=False))
-        if self._state.listening and not (self.off or self._state.stands):
+        if not self._state.stands:
             self._keeper.save()
         observed = self.observe()
         if observed is None:
@@ -138,10 +136,11 @@ class Reconciler:
         self._keeper.note(transitions.planned(self._state, off=self.off))
         state = self._state
         self._tell_standing(observed)
+        self._enforcer.unsaved = state.unsaved
         self._enforcer.movers = {uid for uid, known in state.pods.items() if known.settings.move_memory}
         try:
             results, answer = self._enforcer.enforce(
-                state.ledger, state.node.rules, state.node.machine, observed, self._stopped,
+                state.in_effect, state.node.rules, state.node.machine, observed, self._stopped,
                 left=lambda overstayed: self._keeper.note(transitions.left(self._state, overstayed)),
                 lift_quota=state.switches.lift_quota, all_named=state.all_named,
             )  # fmt: skip

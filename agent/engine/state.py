@@ -7,20 +7,21 @@ metrics; a write that hangs holds up nobody (S8).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from agent.core.admission.node import Node
 from agent.core.cgroups.cuts import Cuts
 from agent.core.cgroups.enforced import Unenforced
+from agent.core.cpus.pools import granted
 from agent.core.devices.kubelet import Given
 from agent.engine.device_tracker import DeviceTracker
 from agent.engine.retries import Retries, Truce
 from agent.engine.tracked_pod import SWITCHES, Switches, TrackedPod, with_unsaved_changes
 from agent.engine.unenforced_pods import UnenforcedPods
 from agent.model.idset import CpuSet, NodeSet
-from agent.model.ledger import Ledger
+from agent.model.ledger import Grant, Ledger
 
 MOST_GONE = 1000
 """Pods that are gone and still known as such: what is late by minutes, of ten times the pods that a node has."""
@@ -36,8 +37,8 @@ class State:
         device_tracker: the kubelet's words on devices.
         pods: every known pod, by uid; whoever holds something is among them.
         switches: the engine's own settings.
-        saved: the grants as the store has them, for who puts them into effect; None where it has none. Another
-            machine's or other settings' grants are in `ledger` though they could not be saved.
+        saved: the grants as the store has them; None where it has none. Another machine's or other settings' grants
+            are in `ledger` though they could not be saved.
         names_saved: the containers' names that were saved with them.
         cut_saved: the same of what applications' own cgroups had before they were cut.
         unwritable: why the ledger cannot be saved; "" while it can. New grants are refused meanwhile.
@@ -95,6 +96,24 @@ class State:
     def stands(self) -> bool:
         """Whether the grants are what the store holds."""
         return self.ledger == self.saved
+
+    @cached_property
+    def in_effect(self) -> Ledger:
+        """The grants, with the pool that may be written: none of it is granted, here or in what the store holds.
+
+        The two differ while the disk refuses and the machine or the settings have changed, or pods were found that no
+        ledger had. The pool is the saved one until then: a save comes first, then it widens.
+        """
+        saved = self.saved
+        if saved is None or self.stands:
+            return self.ledger
+        shared = (saved.cpus.shared & self.node.machine.online) - granted(self.ledger.cpus)
+        return replace(self.ledger, cpus=replace(self.ledger.cpus, shared=shared))
+
+    @cached_property
+    def unsaved(self) -> frozenset[tuple[str, str]]:
+        """Containers (pod uid, name) that were found on what they hold, which the store does not have yet."""
+        return frozenset() if self.stands else frozenset(_not_in(self.saved, self.ledger))
 
     @cached_property
     def shown(self) -> Ledger:
@@ -157,3 +176,11 @@ class State:
             device_tracker=self.device_tracker.without(uids), unenforced_pods=self.unenforced_pods.without(uids),
             retries=self.retries.without(uids),
         )  # fmt: skip
+
+
+def _not_in(saved: Ledger | None, ledger: Ledger) -> Iterator[tuple[str, str]]:
+    books: tuple[Mapping[str, Mapping[str, object]], ...] = (ledger.cpus.assigned, ledger.memory.blocks)
+    for uid, name in {(uid, name) for book in books for uid, held in book.items() for name in held}:
+        holds, had = ledger.grant(uid, name), saved.grant(uid, name) if saved else Grant(None, None)
+        if (holds.cpus or CpuSet()) - (had.cpus or CpuSet()) or holds.mems not in (None, had.mems):
+            yield uid, name

@@ -391,7 +391,7 @@ def unread(state: State, why: str) -> Transition:
 
 def planned(state: State, *, off: bool) -> State:
     """What is saved is about to be written: others may come onto what a container gave up; onto all, while off."""
-    books = state.saved.cpus.assigned if state.saved and not off else {}
+    books = {} if off else state.ledger.cpus.assigned
     cleared = {
         uid: {name: cpus & books[uid].get(name, CpuSet()) for name, cpus in each.items()}
         for uid, each in state.cleared.items()

@@ -39,10 +39,9 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})", re.ASCII)
 
 def words_of(state: State, uid: str, container: str) -> Mapping[str, str]:
     """What a container is told that is, or was, mixed: by the saved grants; nothing before there are any."""
-    saved = state.saved
-    if saved is None:
+    if (uid, container) in state.unsaved:
         return {}
-    desired = share(saved, uid, container, state.node.rules, state.node.machine)
+    desired = share(state.in_effect, uid, container, state.node.rules, state.node.machine)
     whole = desired.cpus or CpuSet()
     own = whole - desired.shared if desired.exclusive else CpuSet()
     return assigned(own, whole - own)

@@ -105,7 +105,7 @@ class Written:
     write: Write
     read_back: str
     effective: str
-    error: str = ""  # "" when done; else the kernel's word for it ("EBUSY"), or one of the four below
+    error: str = ""  # "" when done; else the kernel's word for it ("EBUSY"), or one of those below
 
 
 VANISHED = "vanished"
@@ -116,6 +116,8 @@ FORBIDDEN = "forbidden"
 """Not written at all: the path was not observed, or lies at or above kubepods."""
 OCCUPIED = "occupied"
 """Not written: another container with CPUs of its own still stands on some of these, since it could not be moved."""
+UNSAVED = "not saved"
+"""Not written: the container was found on what it holds, and the ledger with it could not be saved yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,7 +266,7 @@ class World:
             or self.engine.snapshot.broken
         ):
             return
-        names = self.names()
+        ledger, names = self.engine.snapshot.in_effect, self.names()
         everyone = CpuSet.union(cpus for each in ledger.cpus.assigned.values() for cpus in each.values())
         for cgroup in self.cgroups.observe().cgroups:
             if cgroup.level is not Level.CONTAINER:

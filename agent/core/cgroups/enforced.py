@@ -15,7 +15,7 @@ from agent.core.cgroups.naming import UNSURE
 from agent.core.cgroups.plan import CPUS, MEMS
 from agent.core.cgroups.release import QUOTA_FILES
 from agent.errors import MalformedError
-from agent.model.cgroup import FORBIDDEN, HANGS, OCCUPIED, Cgroup, Level, Observed, Write, Written
+from agent.model.cgroup import FORBIDDEN, HANGS, OCCUPIED, UNSAVED, Cgroup, Level, Observed, Write, Written
 from agent.model.idset import CpuSet, IdSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
@@ -36,6 +36,7 @@ REMEDIES = {
     "EROFS": "the agent sees the host's cgroups read-only: mount them writable",
     HANGS: "the write has not returned, pages are being moved; it ends by itself",
     OCCUPIED: "another container with CPUs of its own still stands on them, and has to leave first",
+    UNSAVED: "the ledger that has it cannot be saved; it is left where it is until then",
     FORBIDDEN: "it is not among the kubelet's cgroups",
 }
 """What a reader may do, by the error of a write."""

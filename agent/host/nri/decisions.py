@@ -147,8 +147,8 @@ class EngineDecisions:
 
     @staticmethod
     def _desired(snapshot: State, uid: str, container: str, *, all_own: bool = False) -> DesiredSets:
-        known, saved = snapshot.pods.get(uid), snapshot.saved
-        if known is None or saved is None:
+        known, saved = snapshot.pods.get(uid), snapshot.in_effect
+        if known is None or (uid, container) in snapshot.unsaved:
             return DesiredSets()
         beside = known.pod.qos is Qos.BURSTABLE and bool(holders(saved, Qos.BURSTABLE))
         if known.exempt and not beside:
@@ -175,8 +175,8 @@ class EngineDecisions:
         """Whether a container runs without a CFS quota (S16)."""
         snapshot = self._engine.snapshot
         wished = snapshot.switches.lift_quota and snapshot.node.rules.cpu.static
-        saved = snapshot.saved
-        return wished and bool(container) and saved is not None and lifted(saved, uid, container)
+        saved = (uid, container) not in snapshot.unsaved
+        return wished and bool(container) and saved and lifted(snapshot.in_effect, uid, container)
 
     def mixed(self, uid: str, container: str) -> Mapping[str, str]:
         """What tells a mixed container which of its CPUs are its own (numalign.io/mixed); nothing for any other."""
@@ -261,7 +261,7 @@ class EngineDecisions:
 
 def _kept_back(snapshot: State, uid: str, container: str) -> CpuSet:
     """Those of a container's own CPUs that are saved, and that others may not have left yet."""
-    own = snapshot.saved.cpus.assigned.get(uid, {}).get(container, CpuSet()) if snapshot.saved else CpuSet()
+    own = snapshot.in_effect.cpus.assigned.get(uid, {}).get(container, CpuSet())
     return own - snapshot.cleared.get(uid, {}).get(container, CpuSet())
 
 
