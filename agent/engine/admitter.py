@@ -80,10 +80,8 @@ class Admitter:
         def take(some: Sequence[Pod]) -> None:
             state, names, only = self._state, self._enforcer.names, {pod.uid for pod in some}
             found = recover(state.node, state.ledger, observed, names, ordered, words=words, only=only)
-            # those that cannot be saved are decided as pods that ran
-            self._keeper.commit(
-                transitions.adopted(state, found), lambda was, new: replace(was, unwritable=new.unwritable)
-            )
+            # what they run on is theirs though it cannot be saved
+            self._keeper.commit(transitions.adopted(state, found), lambda _was, new: new)
             for text in found.untold:
                 self._reporter.problem("devices", text)
 
@@ -93,7 +91,7 @@ class Admitter:
         one_by_one(ordered, take, failed)
         with alone("what containers run on that nobody knows", self._reporter):
             step = transitions.left_behind(self._state, observed, there)
-            # saved in any case, as one that lacks nobody; what they run on is theirs though it cannot be saved
+            # saved in any case, as one that lacks nobody
             self._keeper.commit(step.state, lambda _was, new: new, always=True)
             for text in step.problems:
                 self._reporter.problem("unlisted", text)

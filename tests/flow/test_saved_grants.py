@@ -53,12 +53,15 @@ def _node(folder: Path, *, v1: bool = False, **settings: Any) -> World:  # noqa:
     return world
 
 
-def _again(before: World, machine: Machine, settings: Mapping[str, Any]) -> World:
-    """The node after the agent has begun again, with all that the API and the runtime tell at once."""
+def _again(before: World, machine: Machine, settings: Mapping[str, Any], *, late: bool = False) -> World:
+    """The node after the agent has begun again, with all that the API and the runtime tell; `late`: after the start."""
     world = World(
         before.tree.folder, machine=machine, settings={**before.settings, **settings},
-        store=before.store, pods=before.pods.values(),
+        store=before.store, pods=() if late else before.pods.values(),
     )  # fmt: skip
+    if late:
+        world.pods = dict(before.pods)
+        world.engine.adopt(before.pods.values(), world.names(), {}, set(before.pods))
     world.engine.pods_seen(list(before.pods.values()), ran=set(before.pods))
     world.engine.containers_seen(world.names())
     world.engine.all_named()
@@ -141,11 +144,12 @@ def test_a_cpu_that_is_back_goes_to_no_pod_while_the_store_grants_it(tmp_path: P
     assert world.effective("web") == "0,3-7"
 
 
-def test_what_was_found_by_its_cgroups_is_left_alone_until_it_is_saved(tmp_path: Path) -> None:
+@pytest.mark.parametrize("late", [False, True])
+def test_what_was_found_by_its_cgroups_is_left_alone_until_it_is_saved(tmp_path: Path, *, late: bool) -> None:
     """Ledger lost on a disk that refuses: what was found gets nothing new, and pods that come stay off its CPUs."""
     first = _node(tmp_path)
     first.store.full, first.store.saved = RO, None
-    again = _again(first, MACHINE, {})
+    again = _again(first, MACHINE, {}, late=late)
     assert again.store.saved is None
     _a_pod_comes(again)
     assert (again.holds("rt"), again.effective("rt")) == ("1-3", "1-3")
