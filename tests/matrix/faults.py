@@ -20,6 +20,7 @@ PAGES = 2500
 """Huge pages of 2 Mi on each NUMA node of 8 Gi: more than half of its memory."""
 SKEW = 300.0
 CROWD = 300
+LESS = MACHINE.replace("8G per node", "8188M per node")
 
 
 def nothing(_node: Node) -> None:
@@ -39,6 +40,7 @@ class Fault:
         telling: the API takes what the agent tells meanwhile.
         keeping: the node lets the agent put back what systemd or the kernel took.
         cluster: pods can be created meanwhile.
+        beside: of a row: names of the columns that it is tried with; none for all of them.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Fault:
     telling: bool = True
     keeping: bool = True
     cluster: bool = True
+    beside: tuple[str, ...] = ()
 
 
 # ---- rows
@@ -121,6 +124,11 @@ def _pages(node: Node) -> None:
     node.take({"hugepages-2Mi": size}, {"hugepages-2Mi": size, "memory": f"{15 * 1024 - 2 * PAGES * 2}Mi"})
 
 
+def _proxied(node: Node) -> None:
+    node.environment = dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), "http://127.0.0.1:9")
+    node.restart()
+
+
 def _whole(node: Node) -> None:
     node.machine_is(MACHINE)
 
@@ -150,6 +158,10 @@ ROWS = (
           settings={"memoryManagerPolicy": "Static"}),
     Fault("clock behind", "the node's, by 5 minutes; the agent starts anew", _restarted, skew=SKEW),
     Fault("clock ahead", "the node's, by 5 minutes; the agent starts anew", _restarted, skew=-SKEW),
+    Fault("proxy set", "the agent starts anew, and its environment names a proxy that does not answer", _proxied),
+    Fault("state folder hangs", "no write below it returns", lambda node: node.disk("HANG"),
+          lambda node: node.disk(""), telling=False,
+          beside=("NRI away", "NRI slow", "NRI unsynchronised", "watch stale", "memory differs")),
 )  # fmt: skip
 
 
@@ -167,6 +179,17 @@ def _nri(name: str, what: str, fault: str) -> Fault:
         name, what, lambda node: node.runtime.fault(fault) if node.runtime else None,
         lambda node: node.runtime.calm() if node.runtime else None,
     )  # fmt: skip
+
+
+def _less(node: Node) -> None:
+    """A pod comes after it, whose cgroup nothing narrows but the agent."""
+    node.machine_is(LESS)
+    node.turns(4)
+    if node.run("guest", cpu="500m") is None or "space/db" not in node.kubelet.pods:
+        return
+    node.turns(2)
+    both = CpuSet.parse(node.kernel("db")) & CpuSet.parse(node.kernel("guest"))
+    assert not both or node.hangs, f"a pod that came runs on CPUs {both} of another"
 
 
 def _no_devices(node: Node) -> None:
@@ -193,6 +216,15 @@ def _heard(node: Node) -> None:
         node.ensure()
         ended = 'numalign_pods{state="ended"}'
         node.wait(lambda: node.metric(ended), "the agent to know of a pod that left the API", judging=True)
+
+
+def _resized(cpu: str) -> Work:
+    def work(node: Node) -> None:
+        if "space/db" in node.kubelet.pods:
+            node.resize("db", cpu)
+            node.kubelet.resize("space/db", "c")
+
+    return work
 
 
 def _garbage(node: Node) -> None:
@@ -222,16 +254,21 @@ COLUMNS = (
     _api("API errors", "429, 500 and 422 in turn", "errors", telling=False, cluster=False),
     _api("watch stale", "silent watches, old lists, then 410", "stale"),
     _nri("NRI away", "no socket", "away"),
+    _nri("NRI unsynchronised", "the runtime takes the agent in, and never synchronises it", "silent"),
     _nri("NRI slow", "Synchronize after 3 s, every request a second late", "slow"),
     Fault("podresources away", "no socket, while a pod with a device comes", _no_devices, _devices),
     Fault("resize in flight", "the spec asks for 3 CPUs in place of 2; the kubelet has not said yes",
           lambda node: node.resize("db", "3"), lambda node: node.kubelet.resize("space/db", "c")),
+    Fault("resize without room", "the kubelet gave 12 CPUs in place of 2, and so many are not free",
+          _resized("12"), _resized("2")),
     Fault("pod force-deleted", "out of the API, its processes run on",
           lambda node: node.force_delete("db"), _ended, amid=_heard),
     Fault("garbage annotations", "400 unknown keys, 5000 digits, control characters", _garbage),
     Fault("300 pods arrive", "at once", _crowd),
     Fault("namespace read fails", "500, while a pod of a new namespace comes", _other_space,
           lambda node: node.api.calm()),
+    Fault("memory differs", "each NUMA node has 4 MiB less than when the ledger was saved",
+          end=_whole, amid=_less),
     Fault("kernel refuses writes", "EBUSY for every one of the agent's", lambda node: node.refuse("EBUSY"),
           lambda node: node.refuse(""), keeping=False),
 )  # fmt: skip
@@ -265,8 +302,11 @@ class Pair:
 
 
 def pairs() -> tuple[Pair, ...]:
-    """All of them: 15 x 13, and a kill beside each other row; those that take longest come first."""
-    found = [Pair(row, column) for row in ROWS for column in (*COLUMNS, KILLED) if row.name != column.name]
+    """All of them, and a kill beside each other row; those that take longest come first."""
+    found = [
+        Pair(row, column) for row in ROWS for column in (*COLUMNS, KILLED)
+        if row.name != column.name and (not row.beside or column.name in row.beside)
+    ]  # fmt: skip
     return tuple(sorted(found, key=lambda pair: pair.column.name not in ("API slow", "300 pods arrive")))
 
 

@@ -3,7 +3,7 @@
 What the test wants of the process itself is left in small files beside the tree (`journal.beside`):
 
     die      a number: SIGKILL before so many effects from now, as the OOM killer comes in the middle of something
-    disk     the name of an errno: every write below the state folder fails with it (ENOSPC, EROFS)
+    disk     the name of an errno: every write below the state folder fails with it (ENOSPC, EROFS), or hangs (HANG)
     refuse   the name of an errno: the kernel refuses every write of the agent with it
 """
 
@@ -17,6 +17,7 @@ import io
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -42,6 +43,7 @@ def live(order: dict[str, Any]) -> int:
     faulthandler.enable()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
+    os.environ.update(order.get("environment", {}))
     logs.setup("text", order.get("level", "info"))
     tree, state = Path(order["tree"]), Path(order["state"])
     install("agent")
@@ -127,6 +129,10 @@ def _hook_disk(fault: Path, state: Path) -> None:
             return
         with real_open(fault_text, encoding="ascii") as file:
             name = file.read().strip()
+        while name == "HANG" and os.path.exists(fault_text):  # noqa: PTH110 - hooked itself
+            time.sleep(0.01)
+        if name == "HANG":
+            return
         if name == "ENOSPC" and not makes:
             return  # what is there already may be opened, locked and read
         number = int(getattr(errno, name))

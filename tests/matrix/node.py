@@ -51,6 +51,8 @@ from tests.matrix.standin_nri import Runtime
 MACHINE = "2 sockets x 1 node x 4 cores x 2 threads, 8G per node"
 HARDWARE = parse_synthetic(MACHINE)
 RESERVED = "0,8"
+HANGS = 0.5
+"""Seconds that pass instead of looks of an agent that hangs."""
 SPACE = "space"
 SETTINGS: Mapping[str, Any] = {
     "reservedSystemCPUs": RESERVED, "cpuManagerReconcilePeriod": "1s", "page": {"enabled": False},
@@ -108,6 +110,9 @@ class Node:
         install("test")
         self.folder, self.name, self._agents, self._machine, self._broken = folder, name, agents, machine, broken
         self._find_within = find_within
+        self.environment: dict[str, str] = {}
+        """Of the agents that start from now on."""
+        self.hangs = False
         self.state, self.config, self.checkpoint = (
             folder / "state",
             folder / "config.yaml",
@@ -162,7 +167,8 @@ class Node:
             "tree": str(self.tree.folder), "state": str(self.state), "config": str(self.config), "log": str(log),
             "machine": str(self._machine_file), "host": str(self.folder), "node": self.name,
             "server": self.api.server, "account": str(self.folder / "account"), "own_uid": _uid("agent"),
-            "broken": self._broken, **({"find_within": self._find_within} if self._find_within else {}),
+            "broken": self._broken, "environment": self.environment,
+            **({"find_within": self._find_within} if self._find_within else {}),
             "nri": str(self._sockets / "nri.sock") if self.runtime else "off",
             "podresources": str(self._sockets / "kubelet.sock") if self.devices else "off",
         })  # fmt: skip
@@ -338,7 +344,8 @@ class Node:
     # ---- faults of the node
 
     def disk(self, name: str) -> None:
-        """Every write of the state folder fails: "ENOSPC", "EROFS"; "" ends it."""
+        """Every write of the state folder fails: "ENOSPC", "EROFS"; or none returns: "HANG"; "" ends it."""
+        self.hangs = name == "HANG"
         self._switch("disk", name)
 
     def refuse(self, name: str) -> None:
@@ -403,7 +410,10 @@ class Node:
             pause = min(0.4, pause * 1.5)
 
     def turns(self, count: int = 3) -> None:
-        """Until the agent has looked at the tree so many times more, or has ended."""
+        """Until the agent has looked at the tree so many times more, or has ended; for a while where it hangs."""
+        if self.hangs:
+            time.sleep(HANGS)
+            return
         at = self.journal.file.stat().st_size
 
         def looked() -> bool:

@@ -104,17 +104,21 @@ class Runtime:
         return self._peer is not None
 
     def fault(self, name: str) -> None:
-        """Begin a fault: "away" or "slow"."""
-        assert name in ("away", "slow"), name
+        """Begin a fault: "away", "slow", or "silent": it takes a plugin in and synchronizes it never."""
+        assert name in ("away", "slow", "silent"), name
         self.faulty = name
         if name == "away":
             self._loop.run(self._shut())
+        elif name == "silent":
+            self.restart()
 
     def calm(self) -> None:
         """End it."""
-        away, self.faulty = self.faulty == "away", ""
-        if away:
+        was, self.faulty = self.faulty, ""
+        if was == "away":
             self._loop.run(self._open())
+        elif was == "silent":
+            self.restart()
 
     def restart(self) -> None:
         """The runtime's process is started anew: the connection drops, containers run on, plugins come back."""
@@ -218,6 +222,8 @@ class Runtime:
         """Configure, then Synchronize; what the plugin wants changed is carried out. One that is late is dropped."""
         try:
             await peer.ask("Configure", pb.ConfigureRequest(runtime_name="stand-in", runtime_version="1"))
+            if self.faulty == "silent":
+                return
             if self.faulty == "slow":
                 await asyncio.sleep(3 * SLOW)
             async with self._one:
