@@ -236,8 +236,9 @@ class Adopter:
             if not count or (container.kind is ContainerKind.INIT and name not in cgroups):
                 continue
             cgroup = cgroups.get(name)
-            cpus, part = self._apart(pod, container, cgroup.cpus if cgroup else CpuSet(), count)
-            free = self._node.machine.online - self._taken - beside
+            online = self._node.machine.online  # a set keeps the CPUs of it that went offline
+            cpus, part = self._apart(pod, container, cgroup.cpus & online if cgroup else CpuSet(), count)
+            free = online - self._taken - beside
             plausible = (len(cpus) == count and entitled) or self._stands_alone(pod.uid, cpus)
             if not cpus or not cpus.issubset(free) or cpus == self._pool or not plausible:
                 if entitled:

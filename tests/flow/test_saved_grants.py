@@ -54,7 +54,7 @@ def _node(folder: Path, *, v1: bool = False, **settings: Any) -> World:  # noqa:
 
 
 def _again(before: World, machine: Machine, settings: Mapping[str, Any], *, late: bool = False) -> World:
-    """The node after the agent has begun again, with all that the API and the runtime tell; `late`: after the start."""
+    """The node after the agent has begun again, with all that API and runtime tell; `late`: after the start."""
     world = World(
         before.tree.folder, machine=machine, settings={**before.settings, **settings},
         store=before.store, pods=() if late else before.pods.values(),
@@ -170,3 +170,14 @@ def test_memory_nodes_that_are_saved_are_answered_though_another_node_is_gone(tm
     world.store.full = RO
     world.engine.changed(world.node(parse_synthetic("1 socket x 1 node x 4 cores x 1 thread, 4G per node")))
     assert _answer(world, "rt") == DesiredSets(CpuSet.parse("1-3"), NodeSet.of(0), exclusive=True)
+
+
+@pytest.mark.parametrize("full", ["", RO])
+def test_a_cpu_that_went_offline_costs_no_other_one_where_the_ledger_is_lost(tmp_path: Path, full: str) -> None:
+    """The container's set still names it; the rest of the set stays its own, also while nothing can be saved."""
+    first = _node(tmp_path)
+    first.store.full, first.store.saved = full, None
+    first.tree.online(CpuSet.parse("0,2-7"))
+    again = _again(first, parse_synthetic(f"{TEXT}, offline 1"), {})
+    assert CpuSet.parse("2-3").issubset(CpuSet.parse(again.holds("rt")))
+    assert not CpuSet.parse(again.effective("web")) & CpuSet.parse("2-3")
