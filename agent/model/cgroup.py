@@ -116,7 +116,7 @@ FORBIDDEN = "forbidden"
 """Not written at all: the path was not observed, or lies at or above kubepods."""
 OCCUPIED = "occupied"
 """Not written: another container with CPUs of its own still stands on some of these, since it could not be moved."""
-UNSAVED = "not saved"
+UNSAVED = "unsaved"
 """Not written: the container was found on what it holds, and the ledger with it could not be saved yet."""
 
 

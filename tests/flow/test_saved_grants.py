@@ -157,7 +157,7 @@ def test_what_was_found_by_its_cgroups_is_left_alone_until_it_is_saved(tmp_path:
     again.tree.kernel_write(again.path("rt", "app"), "cpuset.cpus", "1-2,5")
     again.engine.reconcile()
     assert again.effective("rt") == "1-2,5"
-    assert "not saved: the ledger that has it cannot be saved" in again.ears.unenforced["rt"]["app"]
+    assert "unsaved: the ledger that has it cannot be saved" in again.ears.unenforced["rt"]["app"]
     again.store.full = ""
     again.engine.reconcile()
     assert again.effective("rt") == "1-3"

@@ -462,12 +462,11 @@ class Node:
         made = tuple(RuntimeContainer(box.number, pod.sandbox, box.name) for pod, box in boxes)
         self.driver.configured("containerd", "v2.4.2")
         changes = self.driver.synchronize(tuple(self._sandbox(each) for each in live), made)
-        for pod, box in boxes:
+        for _, box in boxes:
             change = changes.get(box.number)
             if change is not None and change.cpus is not None:
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # the runtime logs what the kernel refuses
                     self.tree.kernel_write(box.path, "cpuset.cpus", str(change.cpus))
-            del pod
 
     # ---- what the judge sees
 
