@@ -192,7 +192,7 @@ def test_s10_beside_a_static_kubelet_nothing_is_written_until_it_is_gone(tmp_pat
 def test_s6_a_set_that_systemd_empties_is_back_long_before_the_next_look(tmp_path: Path) -> None:
     """Linux 7: the write itself tells of it, again and again; between two looks on the clock lie ten minutes here.
 
-    What the agent writes itself is no news, so that it looks no oftener than others write.
+    What the agent writes itself is no news, so that it looks no oftener than other programs write.
     """
     site = Site(tmp_path, Layout(linux=(7, 0)), "10m")
     site.starts()

@@ -73,7 +73,7 @@ class NodeEvents:
             self._rewritten.set()
         if changes.appeared or changes.gone:
             self._changed.set()
-        if changes.appeared and self._settle:
+        if self._settle:
             time.sleep(self._settle)
         self._wake()
 

@@ -55,8 +55,8 @@ _DEPTH = 8
 _MOST_EVENTS = 5000
 """Events of one reading: what they say is told before more are read."""
 _FLOOD, _SHARE = 500, 9.0
-"""Writes in one reading from which on the thread pauses, so many times as long as it read: whoever may write files of
-a cgroup of its own may do so without end."""
+"""Writes in one reading from which on the thread pauses, so many times as long as it read: a container that may write
+files of its own cgroup may do so without end."""
 _REWRITTEN = 0.5, 10
 """Seconds between two tellings that sets were written, after so many at once: each costs a look at the whole tree."""
 _SOON = 0.5
