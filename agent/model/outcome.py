@@ -32,6 +32,8 @@ OBSTACLE = "obstacle"
 """The fact of a refusal that says in one sentence, with numbers, what is in the pod's way."""
 HOLDER = "holder"
 """The same: which pod holds the room that is about to leave it."""
+COUNTED = "counted"
+"""The same: which CPUs count, where the pod asks for some of them alone."""
 
 
 @dataclass(frozen=True, slots=True)

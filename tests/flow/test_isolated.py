@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.cli import group
+from agent.core.explain.refusals import in_plain_words
 from agent.core.request.isolated import is_mixed
 from agent.engine.explaining import explained
 from agent.model.idset import CpuSet
@@ -114,6 +115,7 @@ def test_the_annotation_asks_for_isolated_cpus_or_declines_them(tmp_path: Path) 
         assert world.holds(wish) == ""
         refusal = world.ears.refused_[wish]
         assert said in f"{refusal.message} {refusal.obstacle}"
+        assert said in in_plain_words(refusal)  # tables, explain and the page: the numbers alone would be false
     near = World(tmp_path / "near", machine="2 sockets x 1 node x 8 cores x 1 thread, isolated 12-15")
     near.see(manifest("p", container(cpu="3")), manifest("q", container(cpu="3"), created=1, isolated_cpus="prefer"))
     near.see(manifest("r", container(cpu="3"), created=2, isolated_cpus="prefer"))

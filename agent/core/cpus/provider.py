@@ -33,7 +33,7 @@ from agent.model.hint import IMPOSSIBLE, Hint, Stance
 from agent.model.idset import CpuSet
 from agent.model.ledger import CpuBooks, Ledger
 from agent.model.machine import Machine
-from agent.model.outcome import Reason, Refusal
+from agent.model.outcome import COUNTED, Reason, Refusal
 from agent.model.pod import Container, ContainerKind, Pod, Qos
 from agent.model.rules import Compatibility, CpuOptions, Rules
 from agent.settings.cpu_options import check_machine
@@ -294,7 +294,9 @@ class CpuManager:
     def _why(self, refusal: Refusal, pod: Pod) -> Refusal:
         """Say with a refusal which CPUs did not count, where the pod says so itself."""
         said = counted(pod, self.rules)
-        return replace(refusal, message=f"{refusal.message}: {said}") if said else refusal
+        if not said:
+            return refusal
+        return replace(refusal, message=f"{refusal.message}: {said}", facts={**refusal.facts, COUNTED: said})
 
     def _grant(self, books: CpuBooks, count: int, affinity: Hint, free: CpuSet) -> CpuSet | Refusal:
         taken = self._chooser.choose(free, count, affinity)

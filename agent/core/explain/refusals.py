@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from agent.core.cpus.pods import NO_ROOM_FOR_INITS, NO_ROOM_FOR_SHARED
 from agent.core.explain.words import amount, bare
-from agent.model.outcome import HOLDER, Reason, Refusal
+from agent.model.outcome import COUNTED, HOLDER, Reason, Refusal
 from agent.model.rules import Policy
 
 _BEGINNINGS = (
@@ -44,9 +44,10 @@ def in_plain_words(refusal: Refusal) -> str:
         text = _memory(facts)
     elif refusal.reason is Reason.UNEXPECTED:
         text = _unexpected(refusal)
-    holder = str(facts.get(HOLDER, ""))
+    holder, counted = str(facts.get(HOLDER, "")), str(facts.get(COUNTED, ""))
     said = text or refusal.message
-    return said if not holder or holder in said else f"{said}; {holder}"
+    said = said if counted in said else f"{said}: {counted}"
+    return said if holder in said else f"{said}; {holder}"
 
 
 def _number(facts: Mapping[str, object], name: str) -> int:
