@@ -45,7 +45,7 @@ def body(cpu: str, ran: str = "", *, gpus: int = 0) -> dict[str, Any]:
 
 
 def resized(world: World, *sizes: str, gpus: int = 0) -> list[str]:
-    """A pod starts with the first size and is resized to the others; its CPUs after each."""
+    """A pod starts with the first size and is resized to each next one; its CPUs after each."""
     world.heard(body(sizes[0], gpus=gpus))
     world.start("a")
     found = []

@@ -83,7 +83,7 @@ def test_a_grant_is_not_mixed_where_another_node_is_as_good(tmp_path: Path, asks
 
 
 def test_each_container_of_a_pod_has_one_kind(tmp_path: Path) -> None:
-    """The first one gets isolated CPUs, and the second one the others of the other node."""
+    """The first one gets isolated CPUs, and the second one ordinary ones of the other node."""
     world = node(tmp_path, TWO)
     world.run(manifest("db", container("a", cpu="3"), container("b", cpu="4"), created=2))
     assert (world.effective("db", "a"), world.effective("db", "b")) == ("4-6", "8-11")
@@ -143,7 +143,7 @@ def test_the_kubelet_does_not_look_at_isolation(tmp_path: Path) -> None:
     ],
 )
 def test_a_growth_keeps_to_its_kind(tmp_path: Path, asks: dict[str, Any], first: str, then: str) -> None:
-    """A resize adds CPUs of the kind that the container has; beyond its node where its wish leaves no others."""
+    """A resize adds CPUs of the kind that the container has; beyond its node where its wish leaves none there."""
     world = node(tmp_path, f"{TWO.replace('4-7', '3-7')}" if asks else TWO)
     world.run(manifest("db", container(cpu="2"), created=2, **asks))
     assert world.effective("db") == first
@@ -209,15 +209,15 @@ def test_no_container_is_mixed_without_need(data: st.DataObject) -> None:
         bodies = [manifest(f"p{number}", body)]
         bodies += [manifest(f"p{number}", body, isolated_cpus=wish) for wish in ("avoid", "require")]
         pods = [pod_from(each) for each in bodies]
-        plain, *others = (managers.admit(ledger, pod) for pod in pods)
+        plain, *wishes = (managers.admit(ledger, pod) for pod in pods)
         if not isinstance(plain, Admitted):
-            assert not any(isinstance(each, Admitted) for each in others)
+            assert not any(isinstance(each, Admitted) for each in wishes)
             continue
         uid = pods[0].uid
         own = plain.ledger.grant(uid, "app").cpus or CpuSet()
         if is_mixed(own, managers.machine.isolated):
             nodes = len(managers.machine.nodes_of(own))
-            for each in (other.ledger for other in others if isinstance(other, Admitted)):
+            for each in (other.ledger for other in wishes if isinstance(other, Admitted)):
                 worse = len(managers.machine.nodes_of(each.grant(uid, "app").cpus or CpuSet())) > nodes
                 assert worse or each.pods[uid].aligned["app"] < plain.ledger.pods[uid].aligned["app"]
         ledger = plain.ledger

@@ -177,7 +177,7 @@ class Node:
         """Take what the pod asks for, as far as it goes: with a refusal the ledger holds what was taken before it.
 
         What `admit` is made of; the parity harness needs it bare, since a kubelet that restarts releases nothing
-        until it has admitted all its pods again. `kinds` keeps containers to isolated CPUs, or to others.
+        until it has admitted all its pods again. `kinds` keeps containers to isolated CPUs, or to ordinary ones.
         """
         topology = replace(
             self.rules.topology,

@@ -96,7 +96,7 @@ class CpuManager:
         return CpuBooks(shared=self._pools.shared())
 
     def keeping(self, kinds: Mapping[str, IsolatedCpus]) -> CpuManager:
-        """Make the same for a pod whose containers (by name) are kept to isolated CPUs, or to others."""
+        """Make the same for a pod whose containers (by name) are kept to isolated CPUs, or to ordinary ones."""
         found = copy(self)
         found._kinds = kinds  # noqa: SLF001 - of the same class
         return found

@@ -1,7 +1,7 @@
 """Which CPUs a pod wants, isolated (isolcpus) or not: the annotation numalign.io/isolated-cpus. Pure.
 
-    prefer     isolated CPUs alone, where these lie as well as others would; else as without the annotation
-    avoid      none of them: a pod for which the others do not suffice is refused
+    prefer     isolated CPUs alone, where these lie as well as ordinary ones would; else as without the annotation
+    avoid      none of them: a pod for which the ordinary ones do not suffice is refused
     require    isolated CPUs alone: a pod for which they do not suffice is refused
 
 Without it, isolated CPUs come first within the NUMA nodes that were chosen, alone where they suffice: nothing else
