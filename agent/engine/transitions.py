@@ -258,7 +258,7 @@ def adopted(state: State, found: Recovered) -> State:
 
 
 def left_behind(state: State, observed: Observed, there: Collection[str]) -> Transition:
-    """Who runs is known. Containers of pods that nobody knows keep their CPUs until their cgroups have gone."""
+    """Leave containers of unknown pods their CPUs until no process is left in their cgroups: now all is known."""
     ledger, left = keep(state.node, state.ledger, observed, there)
     gone = (TrackedPod(ledger.pods[uid].pod, PodSettings(), ran=True, ended=True) for uid in left)
     return Transition(replace(state, ledger=ledger, complete=True).with_pods(*gone), problems=tuple(left.values()))

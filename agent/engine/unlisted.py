@@ -57,7 +57,7 @@ def keep(node: Node, ledger: Ledger, observed: Observed, there: Collection[str])
             cpus = ", ".join(str(one.cpus) for one in containers)
             told[uid] = (
                 f"pod uid {uid} is in no list and no ledger, and its containers run on CPUs of their own ({cpus}): "
-                "they are left to it until its cgroup has gone"
+                "they are left to it until no process of it is left"
             )
     return ledger, told
 

@@ -235,7 +235,7 @@ class NriDriver:
         return Adjustment(cpus=desired.cpus, mems=desired.mems, quota=-1 if lifted else None)
 
     def event(self, name: str, sandbox: Sandbox, container: RuntimeContainer | None) -> None:
-        """Ends; what they held is freed when the cgroups are gone."""
+        """Note ends; what they held is freed when no process is left in the cgroups."""
         if name == "RemovePodSandbox":
             with self._lock:
                 self._sandboxes.pop(sandbox.id, None)

@@ -36,7 +36,7 @@ class SeenPod:
         pod: what was asked for.
         ended: its phase is Succeeded or Failed: its containers will not run again.
         started: some container of it runs or ran.
-        deleting: it has a deletion timestamp; it holds what it holds until its cgroups are gone.
+        deleting: it has a deletion timestamp; it holds what it holds until no process is left in its cgroups.
         containers: runtime container id (without the runtime's prefix) -> container name.
         api_uid: metadata.uid, by which the API is asked; a static pod's own uid is another (its config hash).
         since: seconds since the epoch at which a container of it that runs was started first, by this node's clock;
