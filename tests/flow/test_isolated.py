@@ -151,6 +151,16 @@ def test_a_growth_keeps_to_its_kind(tmp_path: Path, asks: dict[str, Any], first:
     assert world.effective("db") == then
 
 
+@pytest.mark.parametrize("wish", ["avoid", "require"])
+def test_a_growth_that_lacks_cpus_of_its_kind_says_which_count(tmp_path: Path, wish: str) -> None:
+    """CPUs of the other kind are free: the numbers alone would be false."""
+    world = node(tmp_path, SIXTEEN)
+    world.run(manifest("db", container(cpu="6"), created=2, isolated_cpus=wish))
+    world.see(manifest("db", container(cpu="9"), created=2, isolated_cpus=wish))
+    assert len(CpuSet.parse(world.effective("db"))) == 6
+    assert f"(numalign.io/isolated-cpus: {wish}); it keeps CPUs" in world.engine.ledger.pods["db"].why["app"]
+
+
 def test_a_wish_that_came_late_is_told(tmp_path: Path) -> None:
     """A running pod is not moved for it."""
     world = node(tmp_path, SIXTEEN)

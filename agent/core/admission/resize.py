@@ -263,7 +263,7 @@ class _Resize:
         free, own = self._cpus.free(self._ledger.cpus, self._pod, container.name), self._left_by_inits(container)
         refusal = self._cpus.chooser.check_cores(count, held | own | free)
         if refusal is not None:
-            return refusal
+            return self._cpus.why_none(refusal, self._pod)
         if len(held | own) >= count:
             found = self._nearest(container, held, count, own)
         else:
@@ -272,14 +272,14 @@ class _Resize:
             found = self._nearest(container, held | reach, count, free)
         if own and isinstance(found, Refusal):
             found = self._nearest(container, held, count, own | free)
+        if isinstance(found, Refusal):
+            return self._cpus.why_none(found, self._pod)
         return self._unmixed(found, container, held, count, free)
 
-    def _unmixed(
-        self, found: CpuSet | Refusal, container: Container, held: CpuSet, count: int, free: CpuSet
-    ) -> CpuSet | Refusal:  # fmt: skip
+    def _unmixed(self, found: CpuSet, container: Container, held: CpuSet, count: int, free: CpuSet) -> CpuSet:
         """Take CPUs of one kind, isolated or not, where these are on no more NUMA nodes than those of both."""
         machine = self._node.seen
-        if isinstance(found, Refusal) or not self._fixed or not is_mixed(found, machine.isolated):
+        if not self._fixed or not is_mixed(found, machine.isolated):
             return found
         for kind in (IsolatedCpus.REQUIRE, IsolatedCpus.AVOID):
             same = of_kind(free, machine.isolated, kind)

@@ -188,7 +188,7 @@ class CpuManager:
             return self._with(ledger, _reused(books, pod.uid, container, held))
         taken = self._bought(books, pod, count, affinity, free, reusable)
         if isinstance(taken, Refusal):
-            return self._why(taken, pod)
+            return self.why_none(taken, pod)
         containers = {**books.assigned.get(pod.uid, {}), container.name: taken}
         books = self._assigned(books, pod.uid, containers, books.shared - taken)
         return self._with(ledger, _reused(self._mixed(books, pod, container), pod.uid, container, taken))
@@ -289,9 +289,9 @@ class CpuManager:
         free = self.free(books, pod)
         refusal = self._chooser.check_cores(count, self._physical(books, free, CpuSet()))
         taken = refusal or self._grant(books, count, affinity, free)
-        return self._why(taken, pod) if isinstance(taken, Refusal) else taken
+        return self.why_none(taken, pod) if isinstance(taken, Refusal) else taken
 
-    def _why(self, refusal: Refusal, pod: Pod) -> Refusal:
+    def why_none(self, refusal: Refusal, pod: Pod) -> Refusal:
         """Say with a refusal which CPUs did not count, where the pod says so itself."""
         said = counted(pod, self.rules)
         if not said:
