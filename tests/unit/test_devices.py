@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from agent.core.explain.refusals import in_plain_words
 from agent.core.merge.demand import Demand
 from agent.core.merge.merge import merge_answers
 from agent.core.merge.order import Order
@@ -137,6 +138,17 @@ def test_a_pod_managed_as_a_whole_gets_its_devices_at_once() -> None:
     refusal = fixed.provider.allocate_pod(taken, more, nodes(0))
     assert isinstance(refusal, Refusal)
     assert (refusal.reason, refusal.container, refusal.facts["available"]) == (Reason.UNEXPECTED, "a", 0)
+
+
+def test_a_refusal_counts_what_an_init_container_left() -> None:
+    """The container asks for two and there is one, which its pod's init container had: the manifest says two."""
+    rack = Rack(gpus([[0]]))
+    both = pod("p", one("i", 1, INIT), one("a", 2))
+    taken = rack.provider.allocate(rack.ledger, both, both.containers[0], nodes(0))
+    assert isinstance(taken, Ledger)
+    refusal = rack.provider.allocate(taken, both, both.containers[1], nodes(0))
+    assert isinstance(refusal, Refusal)
+    assert in_plain_words(refusal) == "it asks for 2 example.com/gpu, and 1 is free on this node"
 
 
 def test_the_annotation_speaks_for_the_first_app_container() -> None:

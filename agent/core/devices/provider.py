@@ -278,7 +278,8 @@ class DeviceManager:
             or (Nearest(self._tree, beside) if self._tree else None),
         )
         if isinstance(got, DeviceShortage):
-            facts = {"resource": resource, "requested": got.requested, "available": got.available}
+            left = size - got.requested  # of init containers: the kubelet's sentence leaves them out of both numbers
+            facts = {"resource": resource, "requested": size, "available": got.available + left}
             return Refusal(Reason.UNEXPECTED, TOO_FEW.format(resource, *got), container.name, facts)
         return tuple(sorted(got))
 
