@@ -37,7 +37,7 @@ from agent.model.fields import Field
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Grant, Ledger, PodRecord
 from agent.model.machine import Machine
-from agent.model.outcome import Reason, Refusal
+from agent.model.outcome import HOLDER, Reason, Refusal
 from agent.model.rules import Rules
 
 ASSIGNMENT, CPUS, NODES = "numalign.io/assignment", "numalign.io/cpus", "numalign.io/numa-nodes"
@@ -86,6 +86,7 @@ class PodReport:
         pinned: the condition Pinned.
         details: what follows the message of a refusal, with the numbers of the moment. Other numbers alone are no
             other report: a pod that carries the message with any details carries this one.
+        holder: the part of the details that names pods in the way: other ones are another report.
     """
 
     uid: str
@@ -97,6 +98,7 @@ class PodReport:
     message: str
     pinned: ConditionValue = ABSENT
     details: str = field(default="", compare=False)
+    holder: str = ""
 
     @property
     def text(self) -> str:
@@ -228,7 +230,7 @@ def refused(
         annotations={ASSIGNMENT: _compact(body), CPUS: None, NODES: None},
         status="False", reason=refusal.reason.value, message=refusal.message[:MAX_MESSAGE],
         pinned=ConditionValue("False", refusal.reason.value, f"it was refused: see {CONDITION}"),
-        details=refusal.obstacle,
+        details=refusal.obstacle, holder=str(refusal.facts.get(HOLDER, "")),
     )  # fmt: skip
 
 
@@ -337,7 +339,8 @@ def carried_but_pinned(body: Mapping[str, Any], report: PodReport) -> bool:
     if any(annotations.get(key) != value for key, value in report.annotations.items()):
         return False
     found = _found(body, CONDITION)
-    if is_refusal(report) and str(found.message).startswith(f"{report.message}: "):
+    told = str(found.message)
+    if is_refusal(report) and told.startswith(f"{report.message}: ") and told.endswith(report.holder):
         found = replace(found, message=report.message)
     return found == ConditionValue(report.status, report.reason, report.message)
 

@@ -63,9 +63,9 @@ def run(told: Told, body: Mapping[str, Any]) -> None:
     told.world.start(uid)
 
 
-def end(told: Told, name: str) -> None:
+def end(told: Told, name: str, cpu: str = "6") -> None:
     """The watch says that a pod has run to its end."""
-    told.see({**manifest(name, container(cpu="6")), "status": {"phase": "Succeeded"}})
+    told.see({**manifest(name, container(cpu=cpu)), "status": {"phase": "Succeeded"}})
     told.settled()
 
 
@@ -124,6 +124,24 @@ def test_the_holder_is_named_wherever_the_refusal_is_told(told: Told, wish: str)
     assert STANDS in shown["why"]
     assert STANDS in str(found)
     assert (STANDS in answer) == (wish in ("wait", "fail"))
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_a_holder_that_has_left_is_named_no_more(tmp_path: Path, clock: Clock, wish: str) -> None:
+    """Two pods are in the way, and one of them leaves: the condition names the one that is left, and then none."""
+    with telling(tmp_path, machine=MACHINE, clock=clock) as told:
+        told.list()
+        for name in ("job-1", "job-3"):
+            run(told, manifest(name, container(cpu="3")))
+            end(told, name, cpu="3")
+        come(told, second(wish))
+        assert told.api.condition("job-2")["message"].endswith(f"{STANDS}; {STANDS.replace('job-1', 'job-3')}")
+        process_ends(told, "job-1")
+        told.settled()
+        assert "job-1" not in told.api.condition("job-2")["message"]
+        assert told.api.condition("job-2")["message"].endswith(STANDS.replace("job-1", "job-3"))
+        process_ends(told, "job-3")
+        assert told.world.holds("job-2") == "1-6"
 
 
 @pytest.mark.parametrize("wish", ENDING)
