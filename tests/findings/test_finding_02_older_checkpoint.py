@@ -29,6 +29,7 @@ def test_finding_02_an_older_copy_of_the_checkpoint_moves_nobody(tmp_path: Path,
     after.engine.reconcile()
     assert world.effective("stays") == before
     after.pods = {"stays": pod}
+    after.engine.adopt([pod], after.names(), {}, {"stays"})  # as the first list is followed
     after.engine.pods_seen([pod], ran={"stays"})
     after.engine.containers_seen(after.names())
     after.engine.pods_listed({"stays"})
