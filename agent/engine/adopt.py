@@ -2,8 +2,9 @@
 
     CPUs, memory   the sets that the containers run on. A set is plausible for a container that is entitled to
                    exclusive CPUs if it has exactly as many CPUs as that, all online, none reserved, and none that
-                   anybody else holds; the shared pool is not, though it may have as many. A set of another size is,
-                   or that of a container that is not entitled any more, if it stands alone: no CPU of it is in the
+                   another pod holds; the shared pool is not, though it may have as many. A set of another size is,
+                   one with CPUs that are reserved since (a CPU that goes offline moves a reservation by number), or
+                   that of a container that is not entitled any more, if it stands alone: no CPU of it is in the
                    pool or in a set of another pod's container. Then a resize could not be followed, or settings or
                    annotations changed: it is adopted as it is, and what differs is a resize that waits. Of a mixed
                    container (numalign.io/mixed) without its shared part: the reserved CPUs, or the pool.
@@ -238,8 +239,9 @@ class Adopter:
             cgroup = cgroups.get(name)
             online = self._node.machine.online  # a set keeps the CPUs of it that went offline
             cpus, part = self._apart(pod, container, cgroup.cpus & online if cgroup else CpuSet(), count)
-            free = online - self._taken - beside
-            plausible = (len(cpus) == count and entitled) or self._stands_alone(pod.uid, cpus)
+            alone = self._stands_alone(pod.uid, cpus)
+            free = online - (self._taken - self._node.reserved if alone else self._taken) - beside
+            plausible = (len(cpus) == count and entitled) or alone
             if not cpus or not cpus.issubset(free) or cpus == self._pool or not plausible:
                 if entitled:
                     unlike[name] = f"from 0 to {count} CPUs: {LOST}; it stays on the shared pool"

@@ -66,7 +66,8 @@ class Keeper:
         """
         before, saved = self._state, new.stands
         if not saved:
-            invariants.check(new.ledger, new.node, earlier=tuple(before.ledger.pods))
+            adopted = (uid for uid, record in new.ledger.pods.items() if record.adopted)
+            invariants.check(new.ledger, new.node, earlier=(*before.ledger.pods, *adopted))
         if always or not saved:
             new = self._saved(new)
         self._state = new if new.stands else otherwise(before, new)

@@ -109,7 +109,7 @@ def test_real_processes_and_their_threads_are_confined(node: Node) -> None:
 
 
 def test_s17_release_puts_everything_back(node: Node) -> None:
-    """After a release no process is confined; where the kernel does not empty a set (v2 up to 6.19), it has all CPUs."""
+    """After a release no process is confined; where the kernel empties no set (v2 up to 6.19), it has all CPUs."""
     node.cgroups.apply(planned(node, GRANTED))
     done = node.cgroups.apply(release_plan(GRANTED, NAMES, node.cgroups.observe()))
     for written in done:

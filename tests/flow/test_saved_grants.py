@@ -181,3 +181,13 @@ def test_a_cpu_that_went_offline_costs_no_other_one_where_the_ledger_is_lost(tmp
     again = _again(first, parse_synthetic(f"{TEXT}, offline 1"), {})
     assert CpuSet.parse("2-3").issubset(CpuSet.parse(again.holds("rt")))
     assert not CpuSet.parse(again.effective("web")) & CpuSet.parse("2-3")
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["API at the start", "API late"])
+def test_cpus_that_are_reserved_since_stay_with_their_container(tmp_path: Path, *, late: bool) -> None:
+    """A reservation moved (by settings, or a CPU that went offline), and the ledger is lost: its set stands alone."""
+    first = _node(tmp_path)
+    first.store.saved = None
+    again = _again(first, MACHINE, {"kubeReserved": {}, "reservedSystemCPUs": "3"}, late=late)
+    assert (again.holds("rt"), again.effective("rt")) == ("1-3", "1-3")
+    assert not CpuSet.parse(again.effective("web")) & CpuSet.parse("1-3")
