@@ -159,8 +159,8 @@ def seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     """
     known = state.pods.get(pod.uid)
     pod = as_the_kubelet_sees(pod, state.node.rules, known.pod if known else None)
-    if known is not None and pod.uid in state.ledger.pods:
-        pod = as_counted(pod, known.pod)
+    if known is not None and known.decided:
+        pod = as_counted(pod, known.pod, less=pod.uid not in state.ledger.pods)
     if pod.stage is Stage.NAMED and known is not None:
         pod = replace(pod, stage=known.pod.stage)  # the runtime starts it already, which is the newer word
     if pod.uid in state.gone:  # a static pod that is back

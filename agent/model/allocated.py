@@ -34,8 +34,8 @@ def allocated(pod: Pod, body: Raw) -> Pod:
                              1.34; later always)
         resources            what is in force, also before it became what was admitted (1.33 and later)
         neither              a container that was never made, or that does not run (1.27 to 1.32), or a kubelet that
-                             cannot resize. The spec counts where the pod is seen for the first time; of a pod that is
-                             in the ledger, what was counted before (`as_counted`, by `Pod.untold`)
+                             cannot resize. The spec counts where the pod is seen for the first time; later what was
+                             counted before (`as_counted`, by `Pod.untold`)
 
     A static pod has no resize: its manifest counts. Conditions and generations are not needed: the numbers say it.
     """
@@ -54,22 +54,36 @@ def allocated(pod: Pod, body: Raw) -> Pod:
     return replace(pod, containers=containers, requests=requests, limits=pod.limits and limits, untold=untold)
 
 
-def as_counted(pod: Pod, before: Pod) -> Pod:
+def as_counted(pod: Pod, before: Pod, *, less: bool = False) -> Pod:
     """Count a container, or the whole, of which the kubelet says nothing as it was counted before.
 
     What waits may have been resized in the specification alone: the kubelet follows that later, or refuses it.
 
     Args:
         pod: as it was seen now.
-        before: the same pod as it counted, in the ledger.
+        before: the same pod as it counted.
+        less: what it asks for less than before counts: it holds nothing that it would have to give back.
     """
     was = {each.name: each for each in before.containers if each.name in pod.untold}
     containers = tuple(
-        replace(each, requests=was[each.name].requests, limits=was[each.name].limits) if each.name in was else each
+        replace(
+            each,
+            requests=_counted(each.requests, was[each.name].requests, less=less),
+            limits=_counted(each.limits, was[each.name].limits, less=less),
+        )
+        if each.name in was
+        else each
         for each in pod.containers
     )
-    whole = before if "" in pod.untold else pod
-    return replace(pod, containers=containers, requests=whole.requests, limits=whole.limits)
+    requests, limits = pod.requests, pod.limits
+    if "" in pod.untold:
+        requests = requests and before.requests and _counted(requests, before.requests, less=less)
+        limits = limits and before.limits and _counted(limits, before.limits, less=less)
+    return replace(pod, containers=containers, requests=requests, limits=limits)
+
+
+def _counted(now: Mapping[str, int], before: Mapping[str, int], *, less: bool) -> Mapping[str, int]:
+    return {name: min(milli, now.get(name, milli)) for name, milli in before.items()} if less else before
 
 
 def _says(entry: Raw) -> bool:

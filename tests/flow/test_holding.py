@@ -413,6 +413,27 @@ def test_a_resize_of_which_the_kubelet_says_nothing_is_not_followed(
     assert pending(world.engine.ledger) == ()
 
 
+@pytest.mark.parametrize("wish", ["wait", "fail", "evict", "run"])
+def test_a_refused_pod_gets_no_more_than_it_was_refused_with(tmp_path: Path, wish: str) -> None:
+    """It is resized while it holds nothing: more waits for the kubelet's numbers, and less fits at once."""
+    world = node(tmp_path, settings={"onMisalignment": wish})
+    world.run(manifest("job", container(cpu="14")))
+    world.engine.pods_gone(["job"])
+
+    def hog(cpu: str) -> dict[str, Any]:
+        return told(manifest("hog", container(cpu=cpu)), app=WAITING)
+
+    world.heard(hog("4"))
+    world.heard(hog("12"))
+    assert world.engine.pods["hog"].pod.containers[0].requests["cpu"] == 4000
+    if wish != "run":
+        world.heard(hog("3"))
+        world.heard(hog("5"))
+    world.end("job")
+    world.engine.reconcile()
+    assert len(CpuSet.parse(world.holds("hog"))) == (4 if wish == "run" else 3)
+
+
 def test_a_crash_loop_keeps_what_it_holds_through_a_restart_of_the_agent(tmp_path: Path) -> None:
     """Kubelets of 1.27 to 1.32 say amounts of running containers alone: each crash and each start moves no CPU."""
     world = node(tmp_path)
