@@ -430,12 +430,14 @@ def test_a_second_pod_with_a_static_pods_hash_is_a_pod_of_its_own(world: World, 
         mirror("fake-n1", "fake", space="evil", creationTimestamp=YOUNG),
         mirror("fake-n1", "fake", space="evil", owner="ReplicaSet", creationTimestamp=OLD),
         mirror("fake-n1", "fake", space="evil", creationTimestamp=OLD, deletionTimestamp=YOUNG),
+        mirror("fake-n1", "fake", space="evil", creationTimestamp=OLD),
     ],
-    ids=["younger", "not the node's", "the kubelet deletes it"],
+    ids=["younger", "not the node's", "the kubelet deletes it", "the kubelet says nothing of it"],
 )
 def test_after_a_restart_the_same_pod_has_the_hash(world: World, fake: dict[str, Any]) -> None:
     """Whichever one the list has first, the node's own and the oldest is the mirror, and it alone is told as such."""
     real = mirror("static-n1", "real", creationTimestamp="2020-06-01T00:00:00Z")
+    real["status"] = {"phase": "Running", "startTime": "2020-06-01T00:00:01Z"}
     for order in ([real, fake], [fake, real]):
         intake = Intake(world, world)
         for each in order:

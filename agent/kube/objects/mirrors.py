@@ -6,7 +6,8 @@ https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/
 
 A user with the right to create pods may write the same into one. The kubelet starts no such pod, and deletes it; a
 finalizer keeps it. So a hash belongs to one namespace and name. Of several mirrors the one that the Node owns has it,
-else the one that is not being deleted, else the oldest: a restart finds the same one. The rest are pods of their own.
+else the one that is not being deleted, else the one whose status the kubelet has written, else the oldest: a restart
+finds the same one. The rest are pods of their own.
 
 One table serves the intake, the list at the start, and the pods that the runtime names.
 """
@@ -17,13 +18,14 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
+from agent.model.allocated import statuses_in
 from agent.model.fields import mapping_of, mappings_in
 from agent.model.pod import Pod
 
 Raw = Mapping[str, Any]
 MOST = 4096
 """Hashes that are remembered."""
-_Rank = tuple[bool, bool, float]
+_Rank = tuple[bool, bool, bool, float]
 
 
 class Mirrors:
@@ -54,4 +56,6 @@ def _rank(body: Raw, pod: Pod) -> _Rank:
         each.get("kind") == "Node" and each.get("name") == node and each.get("controller") is True
         for each in mappings_in(metadata.get("ownerReferences"))
     )
-    return owned, "deletionTimestamp" not in metadata, -pod.created
+    status = mapping_of(body.get("status"))
+    told = bool(status.get("startTime")) or any(statuses_in(status))
+    return owned, "deletionTimestamp" not in metadata, told, -pod.created
