@@ -23,16 +23,14 @@ CLAIMED_WITHIN = 60.0
 def found(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     """The runtime starts a pod that is not decided on; news of one that is gone are old, and nothing comes of them.
 
-    Where the watch has not brought it, a refusal is not told yet, and not the last word: what the watch brings before
-    the pod may be the room for it.
+    The watch has not brought it, or not that the kubelet accepted it. So a refusal is not told yet, and not the last
+    word: what the watch brings before that may be the room for it.
     """
     known = state.pods.get(pod.uid)
     if state.over(pod.uid) or (known is not None and known.decided):
         return Transition(state)
     pod = replace(as_the_kubelet_sees(pod, state.node.rules, None), stage=Stage.ACCEPTED)
     step = transitions.tried(state, pod, at, ran=ran)
-    if known is not None:
-        return replace(step, to_report=(pod, *step.to_report))
     new = step.state.pods[pod.uid]
     new = replace(new, early=True, since=new.since or at.now)
     if new.refusal is None:

@@ -161,14 +161,15 @@ def seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     pod = as_the_kubelet_sees(pod, state.node.rules, known.pod if known else None)
     if known is not None and known.decided:
         pod = as_counted(pod, known.pod, less=pod.uid not in state.ledger.pods)
-    if pod.stage is Stage.NAMED and known is not None:
+    accepted = pod.stage is not Stage.NAMED
+    if not accepted and known is not None:
         pod = replace(pod, stage=known.pod.stage)  # the runtime starts it already, which is the newer word
     if pod.uid in state.gone:  # a static pod that is back
         state = replace(state, gone={uid: None for uid in state.gone if uid != pod.uid})
     if pod.stage is Stage.NAMED:
         settings = checked_settings(state.node, pod)
         return Transition(state.with_pods(TrackedPod(pod, settings, exempt=at.exempt(pod))))
-    if known is not None and known.early:
+    if known is not None and known.early and accepted:
         before, known = known, replace(known, early=False)
         state = state.with_pods(known)
         if known.refusal is not None and pod.uid not in at.running:

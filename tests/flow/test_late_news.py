@@ -113,14 +113,18 @@ def test_a_question_that_was_given_up_is_not_decided_later(world: World) -> None
     assert decisions.stop(PATIENCE)
 
 
+@pytest.mark.parametrize("brought", [False, True], ids=["unknown", "not accepted yet"])
 @pytest.mark.parametrize("wish", ["run", "fail", "wait", "evict"])
-def test_a_refusal_of_the_runtimes_question_is_not_the_last_word(world: World, wish: str) -> None:
+def test_a_refusal_of_the_runtimes_question_is_not_the_last_word(world: World, wish: str, *, brought: bool) -> None:
     """A pod is asked for before the watch has told the end of another: when it brings both, there is room."""
     late = manifest("late", container(cpu="3"), created=1, policy="single-numa-node", on_misalignment=wish)
+    named = [replace(pod_from(late), stage=Stage.NAMED)] if brought else []
     world.run(JOB)
     world.run(manifest("other", container(cpu="3"), policy="single-numa-node"))
     world.end("job")
+    world.engine.pods_seen(named)
     world.engine.pod_found(pod_from(late))
+    world.engine.pods_seen(named)
     assert (world.holds("late"), "late" in world.ears.refused_) == ("", False)
     world.engine.pods_gone(["job"])
     world.see(late)
