@@ -17,7 +17,7 @@ from agent.engine.leavers import LEAVES_WITHIN, held_up, last_word
 from agent.engine.state import State
 from agent.engine.tracked_pod import TrackedPod
 from agent.engine.transitions import Moment, Transition
-from agent.engine.wait_queue import queue_of, waits
+from agent.engine.wait_queue import crowded_out, queue_of, waits
 from agent.model.outcome import HOLDER, Refusal
 from agent.model.rules import OnMisalignment
 
@@ -104,12 +104,19 @@ def _refused_again(state: State, decided: State, known: TrackedPod, new: Tracked
     soon = HOLDER in refusal.facts or known.early
     still = soon and _stays_open(known, at)
     if OPEN in before.facts and not still:  # the last word: what its wish says is done to it now
-        said = last_word(new)
+        said = _in_line(state, last_word(new), at)
         acts = _wish(state, known) is not OnMisalignment.RUN or before.facts.get(HOLDER) != refusal.facts.get(HOLDER)
         return Transition(decided.with_pods(said), (known.pod,) if acts or known.early else ())
     if before.facts.get(HOLDER) != refusal.facts.get(HOLDER):
         return Transition(decided.with_pods(new), (known.pod,))
     return Transition(state)
+
+
+def _in_line(state: State, known: TrackedPod, at: Moment) -> TrackedPod:
+    """The pod that waits, in line, or refused for good where the line has no place for it; any other as it is."""
+    pods, rules = {**state.pods, known.pod.uid: known}, state.node.rules
+    out = crowded_out(pods, rules, state.switches.most_waiting, at.now - LEAVES_WITHIN)
+    return out.get(known.pod.uid, known)
 
 
 def _stays_open(known: TrackedPod, at: Moment) -> bool:

@@ -21,7 +21,7 @@ from agent.core.request.annotations import PodSettings
 from agent.engine.deciding import checked_settings, decided, set_aside, was_set_aside
 from agent.engine.device_tracker import DeviceTracker, reported_before
 from agent.engine.fault_isolation import sentence
-from agent.engine.leavers import held_up, is_open, last_word
+from agent.engine.leavers import LEAVES_WITHIN, held_up, is_open, last_word
 from agent.engine.migrate import Migrated, migrate
 from agent.engine.obstacle import kept
 from agent.engine.recover import Recovered
@@ -225,7 +225,7 @@ def decide(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     )  # fmt: skip
     known = held_up(state, at.told(state.node, state.ledger, known, given), at.now, at.running)
     state = state.with_pods(known, ledger=kept(ledger, known))
-    out = crowded_out(state.pods, rules, state.switches.most_waiting)
+    out = crowded_out(state.pods, rules, state.switches.most_waiting, at.now - LEAVES_WITHIN)
     return Transition(state.with_pods(*out.values()), tuple(each.pod for uid, each in out.items() if uid != pod.uid))
 
 

@@ -7,7 +7,7 @@ refused for good:
     never      an empty node would refuse it, too
     crowd      so many wait that the kubelet's retries would make sandboxes without end, and its namespace has as many
                places as any: the latest of the namespace with the most gives up its own
-               (`agent.core.admission.waiting`)
+               (`agent.core.admission.waiting`). Not while its room is about to be free (`HOLDER`), for some seconds
     overdue    it waited as long as the settings allow
 
 It stays refused until its containers or requests change, whatever becomes of its annotations (`refused_for_good`).
@@ -25,12 +25,12 @@ from dataclasses import dataclass, field, replace
 from agent.core.admission.node import Node
 from agent.core.admission.pressure import PressureCheck, unjudged
 from agent.core.admission.resize import pending
-from agent.core.admission.waiting import FINAL, Waiting, crowded, hopeless, let_in, overdue
+from agent.core.admission.waiting import FINAL, OPEN, Waiting, crowded, hopeless, let_in, overdue
 from agent.core.devices.kubelet import Given, handed_over
 from agent.engine.holding import holding
 from agent.engine.tracked_pod import Switches, TrackedPod, same_room, softer
 from agent.model.ledger import Ledger
-from agent.model.outcome import Refusal
+from agent.model.outcome import HOLDER, Refusal
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment, Rules
 
@@ -76,14 +76,27 @@ def refused_for_good(before: TrackedPod, now: TrackedPod, rules: Rules) -> Refus
     return None if now.exempt or now.ran or not now.settings.pin or wish is OnMisalignment.RUN else refusal
 
 
-def crowded_out(known: Mapping[str, TrackedPod], rules: Rules, most: int) -> dict[str, TrackedPod]:
-    """Whoever has no place in line, by uid, refused for good; to be told."""
+def crowded_out(known: Mapping[str, TrackedPod], rules: Rules, most: int, young: float) -> dict[str, TrackedPod]:
+    """Pods without a place in line, by uid, refused for good; to be told.
+
+    One whose room a pod is about to leave is left open instead, while it is young (`agent.engine.second_look`).
+
+    Args:
+        known: every known pod.
+        rules: the node's.
+        most: how many pods may wait.
+        young: pods that wait since a later moment are young.
+    """
     line = queue_of(known, rules)
     out, found = crowded(line, most), dict[str, TrackedPod]()
     places = Counter(each.pod.namespace for each in line if each not in out)
     for pod in (each.pod for each in out):
         mine = known[pod.uid]
-        if mine.refusal is not None:
+        if mine.refusal is not None and HOLDER in mine.refusal.facts and mine.since > young:
+            if OPEN not in mine.refusal.facts:
+                facts = {**mine.refusal.facts, OPEN: True}
+                found[pod.uid] = replace(mine, refusal=replace(mine.refusal, facts=facts))
+        elif mine.refusal is not None:
             share = f"shared by {len(places)} namespaces, and {places[pod.namespace]} of {pod.namespace} do"
             text = f"{mine.refusal.message}; it does not wait: {most} pods may (waiting.sandboxesPerMinute), {share}"
             final = replace(mine.refusal, message=text, facts={**mine.refusal.facts, FINAL: "crowd"})

@@ -161,6 +161,30 @@ def test_a_pod_is_ended_only_when_the_holder_stands_still_after_a_while(told: To
     assert told.world.holds("job-2") == ""
 
 
+def test_a_pod_without_a_place_in_line_is_let_in_when_the_holder_leaves(told: Told, clock: Clock) -> None:
+    """More pods of a Job wait than the line has places: none is ended for the moment that the Job before takes."""
+    pods = [second("wait", cpu="2", created=number) for number in (2, 3, 4)]
+    come(told, *pods)
+    process_ends(told, "job-1")
+    assert [told.world.holds(body["metadata"]["uid"]) for body in pods] == ["1-2", "3-4", "5-6"]
+    clock.now += 2 * LEAVES_WITHIN
+    told.world.engine.reconcile()
+    told.settled()
+    assert not [done for number in (2, 3, 4) for done in acts(told, f"job-{number}")]
+
+
+def test_a_pod_without_a_place_in_line_is_ended_when_the_holder_stands_still(told: Told, clock: Clock) -> None:
+    """As under fail, once; the pods that have a place go on waiting."""
+    come(told, *(second("wait", cpu="2", created=number) for number in (2, 3, 4)))
+    for _ in range(2):
+        assert not acts(told, "job-4")
+        clock.now += LEAVES_WITHIN / 2
+        told.world.engine.reconcile(again=False)
+        told.settled()
+    assert [bool(acts(told, f"job-{number}")) for number in (2, 3, 4)] == [False, False, True]
+    assert told.world.engine.pods["job-4"].refusal.facts["final"] == "crowd"  # type: ignore[union-attr] # it was refused
+
+
 @pytest.mark.parametrize("wish", ENDING)
 def test_a_pod_whose_container_exists_is_ended_at_once(told: Told, wish: str) -> None:
     """It would have to be moved; so its wish is followed, as without the holder."""
