@@ -244,6 +244,7 @@ class Engine:
         """The runtime starts a pod that was not decided on: decided now, unless it is gone."""
         with self._lock:
             self._admitter.free_ended()
+            self._follow_in_force()
             self._admitter.decide_each([pod], early.found, ())
 
     def pods_gone(self, uids: Iterable[str]) -> None:

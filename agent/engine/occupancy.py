@@ -39,6 +39,10 @@ class Occupancy:
         self._pods, self._runs, self._shared, self._wanted, self._leaving = pods, runs, shared, wanted, leaving
         self.alone = dict(on)
         """`on`, as it is after each write."""
+        self._late: dict[str, CpuSet] = {}
+        """What containers gave back in part and stand on still, by path; few of many, and asked for with each write."""
+        for path in self.alone:
+            self._look(path)
 
     def in_the_way(self, write: Write) -> bool:
         """Whether a write would put a container on CPUs where another one stands."""
@@ -96,10 +100,14 @@ class Occupancy:
         A container that gave back all of its own belongs to the pool, and shares what it stands on.
         """
         return CpuSet.union(
-            self._stands(each) - self._own(each)
-            for each in self.alone
-            if self._holds(each) and each != path and not each.startswith(f"{path}/")
+            late for each, late in self._late.items() if each != path and not each.startswith(f"{path}/")
         )
+
+    def _look(self, path: str) -> None:
+        """Keep what a container gave back in part and stands on still, or that there is nothing of that."""
+        self._late.pop(path, None)
+        if self._holds(path) and path in self.alone and (late := self._stands(path) - self._own(path)):
+            self._late[path] = late
 
     def overstayed(self, ledger: Ledger) -> CpuSet:
         """CPUs on which one stands that it does not hold any more: of no use to whoever holds them now.
@@ -129,6 +137,7 @@ class Occupancy:
                 before = self.alone.get(path, CpuSet()) - self._shared - self._wanted[path].shared
                 self._runs[path] = CpuSet.parse(each.write.value)
                 self.alone[path] = self._runs[path] & (self._own(path) | before)
+            self._look(path)
 
 
 def _one(path: str, other: str) -> bool:

@@ -17,6 +17,7 @@ from agent.host.scratch import Layout, Scratch
 from agent.kube.topology_crd import topology_object
 from agent.model.idset import CpuSet
 from agent.model.machine import Machine
+from agent.model.podspec import pod_from
 from tests.flow.world import MemoryStore, World, container, manifest
 
 MACHINE = parse_synthetic("2 sockets x 1 node x 4 cores x 1 thread, 8G per node")
@@ -87,6 +88,18 @@ def test_nothing_is_granted_outside(
     )
     assert "set reservedSystemCPUs: 0-1, or restart the kubelet if CPUs were added, or widen it" in text
     world.check()
+
+
+@VERSIONS
+def test_a_pod_that_the_runtime_starts_first_is_placed_within_it(tmp_path: Path, version: int) -> None:
+    """The root was narrowed a moment ago, and a runtime's question is the first event since."""
+    world = node(tmp_path / "tree", version)
+    narrow(world, "0,4-7")
+    body = manifest("db", container(cpu="3"), created=1)
+    world.engine.pod_found(pod_from(body))
+    assert world.holds("db") == "4-6"
+    world.run(body)
+    assert world.effective("db") == "4-6"
 
 
 @VERSIONS
