@@ -40,7 +40,7 @@ class Occupancy:
         self.alone = dict(on)
         """`on`, as it is after each write."""
         self._late: dict[str, CpuSet] = {}
-        """What containers gave back in part and stand on still, by path; few of many, and asked for with each write."""
+        """What containers gave back in part and stand on still, by path: few of them, and asked for each write."""
         for path in self.alone:
             self._look(path)
 

@@ -160,6 +160,21 @@ def test_what_runs_is_not_moved(tmp_path: Path, version: int) -> None:
     world.check()
 
 
+def test_a_container_with_nothing_left_is_not_put_beside_its_pods_others(tmp_path: Path) -> None:
+    """What the kernel makes of such a set is all that the pod has: another container's own CPUs, too."""
+    world = node(tmp_path / "tree")
+    world.run(manifest("db", container("one", cpu="1"), container("two", cpu="2"), created=1))
+    assert (world.holds("db", "one"), world.holds("db", "two")) == ("1", "2-3")
+    narrow(world, "0,2,4-7")
+    world.engine.reconcile()
+    assert (world.effective("db", "one"), world.effective("db", "two")) == ("0,4-7", "2")
+    world.check()
+    narrow(world, "0-7")
+    world.engine.reconcile()
+    assert (world.effective("db", "one"), world.effective("db", "two")) == ("1", "2-3")
+    assert world.condition("db") == "True Aligned"
+
+
 def test_a_grant_that_lies_outside_as_a_whole_runs_on_the_pool(tmp_path: Path) -> None:
     """It is on no other pod's CPUs, whatever the kernel makes of its set."""
     world = node(tmp_path / "tree")

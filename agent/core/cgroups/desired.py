@@ -315,8 +315,10 @@ class _Tree:
             desired = share(self.ledger, cgroup.pod_uid, name, self.rules, self.machine)
             if name and desired.mems is None and self._unbound(cgroup):
                 desired = replace(desired, mems=self.machine.node_set - self.machine.barred_nodes)
-        if self.v1 and desired.exclusive and not desired.own & self.machine.usable:  # it runs below them all the same
-            desired = DesiredSets(pool_of(self.ledger, cgroup.pod_uid, self.machine), desired.mems)
+        if desired.exclusive and desired.own.isdisjoint(self.machine.usable):
+            # v1 takes no such set; of one that v2 takes comes all that its pod has, other containers' own CPUs, too
+            pool = pool_of(self.ledger, cgroup.pod_uid, self.machine)
+            desired = DesiredSets(pool, desired.mems) if pool or self.v1 else desired
         self._set(cgroup, desired if desired.exclusive or named else DesiredSets(mems=desired.mems))
         for inner in self.kids.get(cgroup.path, ()):
             self._inner(inner, cgroup, desired)

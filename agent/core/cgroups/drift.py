@@ -81,11 +81,11 @@ def classify(
 
 def trespassing(ledger: Ledger, wanted: Mapping[str, DesiredSets], observed: Observed) -> frozenset[str]:
     """Name the cgroups whose processes may run on CPUs that other pods hold (safety rule S6), whatever the cause."""
-    granted = CpuSet.union(own_of(ledger, uid) for uid in (*ledger.cpus.assigned, *ledger.cpus.pools))
+    granted = CpuSet.union(own_of(ledger, uid) for uid in (*ledger.cpus.assigned, *ledger.cpus.pools)).bits
     return frozenset(
         each.path for each in observed.cgroups
-        if each.populated and (target := wanted.get(each.path, DesiredSets()).cpus)
-        and not (each.effective_cpus - target).isdisjoint(granted)
+        if each.populated and (desired := wanted.get(each.path)) and desired.cpus
+        and each.effective_cpus.bits & ~desired.cpus.bits & granted
     )  # fmt: skip
 
 
