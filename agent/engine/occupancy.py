@@ -85,7 +85,7 @@ class Occupancy:
 
     def pooled(self, write: Write) -> tuple[Write, ...]:
         """Take the shared CPUs out of a write that a container gave back and stands on still."""
-        if write.file != CPUS:
+        if write.file != CPUS or not self._late:
             return (write,)
         asked = CpuSet.parse(write.value)
         shared = self._wanted[write.path].shared if self._holds(write.path) else self._shared

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.cli import group
+from agent.core.admission.node import Node
 from agent.core.explain.refusals import in_plain_words
 from agent.core.request.isolated import is_mixed
 from agent.engine.explaining import explained
@@ -45,6 +46,28 @@ def test_s5_nobody_shares_an_isolated_cpu(tmp_path: Path) -> None:
     world.engine.reconcile()
     assert world.effective("web") == "0-1,4-5"
     world.check()
+
+
+@pytest.mark.parametrize("containers", [4, 8, 15])
+def test_a_pod_with_many_containers_is_not_placed_many_times(
+    monkeypatch: pytest.MonkeyPatch, containers: int
+) -> None:  # fmt: skip
+    """Grants that cannot but be mixed are looked for with few tries, as each places all containers of the pod."""
+    halves = ",".join(f"{8 * node}-{8 * node + 3}" for node in range(16))
+    managers = managers_of(f"2 sockets x 8 nodes x 8 cores, isolated {halves}", {
+        "reservedSystemCPUs": "127", "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "16"},
+    })  # fmt: skip
+    tries, place = list[object](), Node.attempt
+
+    def counted(*given: Any) -> Any:  # noqa: ANN401 - as it is
+        tries.append(given)
+        return place(*given)
+
+    monkeypatch.setattr(Node, "attempt", counted)
+    big = [container(f"c{number}", cpu="5") for number in range(containers)]
+    admitted = managers.admit(managers.start(), pod_from(manifest("db", *big)))
+    assert isinstance(admitted, Admitted)
+    assert 4 <= len(tries) <= 2 + 64 // containers
 
 
 @pytest.mark.parametrize(("strict", "held", "shared"), [("false", "1-3", "0"), ("true", "1-2", "3")])

@@ -22,8 +22,8 @@ Attempt = Callable[[Kinds], Ledger | None]
 """The ledger with a pod that was admitted so; None where it was refused."""
 Quality = Callable[[Ledger], tuple[int, ...]]
 """How well a pod lies; more is better, each number by itself."""
-MOST = 8
-"""Mixed containers of a pod for which another kind is tried one by one."""
+PLACED = 64
+"""Containers that the tries for one pod place in all: each try places the whole pod, with a look ahead."""
 _BOTH = (IsolatedCpus.REQUIRE, IsolatedCpus.AVOID)
 
 
@@ -56,7 +56,7 @@ def kinds_for(pod: Pod, isolated: CpuSet, attempt: Attempt, quality: Quality, *,
 
 def _tries(pod: Pod, mixed: list[str]) -> Iterator[Kinds]:
     """Keep each container that is mixed to one kind, then all containers; nothing where none is mixed."""
-    for name in mixed[:MOST]:
+    for name in mixed[: _most(pod)]:
         for kind in _BOTH:
             yield {name: kind}
     for kind in _BOTH if mixed else ():
@@ -66,8 +66,13 @@ def _tries(pod: Pod, mixed: list[str]) -> Iterator[Kinds]:
 def _preferred(pod: Pod) -> Iterator[Kinds]:
     """Keep all containers to isolated CPUs, or at least some of them."""
     yield {each.name: IsolatedCpus.REQUIRE for each in pod.containers}
-    for each in pod.containers[:MOST] if len(pod.containers) > 1 else ():
+    for each in pod.containers[: 2 * _most(pod)] if len(pod.containers) > 1 else ():
         yield {each.name: IsolatedCpus.REQUIRE}
+
+
+def _most(pod: Pod) -> int:
+    """Count the containers for which both kinds can be tried one by one, before those of the pod as a whole."""
+    return max(0, PLACED // len(pod.containers) // len(_BOTH) - 1)
 
 
 def _mixed(ledger: Ledger, pod: Pod, isolated: CpuSet) -> list[str]:

@@ -105,7 +105,8 @@ class CpuManager:
         """Find the CPUs that may be granted now: to any pod, to one, to one of its containers."""
         if pod is None:
             return self._pools.free(books)
-        kinds = {self._kinds.get(each.name) for each in pod.containers if container in ("", each.name)}
+        named = pod.containers if self._kinds else ()
+        kinds = {self._kinds.get(each.name) for each in named if container in ("", each.name)}
         kind, wish = kinds.pop() if len(kinds) == 1 else None, wish_of(pod, self.rules)
         return of_kind(self._pools.free(books), self._isolated, kind if wish is IsolatedCpus.PREFER else wish or kind)
 

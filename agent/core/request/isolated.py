@@ -37,8 +37,9 @@ class IsolatedCpus(StrEnum):
 def wish_of(pod: Pod, rules: Rules) -> IsolatedCpus | None:
     """Read what a pod wants; None where it says nothing that can be followed."""
     word = pod.annotations.get(ISOLATED, "").strip()
-    fixed = rules.compatibility is Compatibility.FIXED
-    return IsolatedCpus(word) if fixed and word in set(IsolatedCpus) else None
+    if not word or rules.compatibility is not Compatibility.FIXED:
+        return None
+    return IsolatedCpus(word) if word in set(IsolatedCpus) else None
 
 
 def of_kind(cpus: CpuSet, isolated: CpuSet, kind: IsolatedCpus | None) -> CpuSet:
