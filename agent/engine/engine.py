@@ -32,6 +32,7 @@ from agent.engine.leavers import is_open
 from agent.engine.memory_pressure import MemoryPressure, Room
 from agent.engine.migrate import Migrated
 from agent.engine.obstacle import with_obstacle
+from agent.engine.placing_again import on_cpus
 from agent.engine.ports import CgroupTree, Reporter, Steps, Store
 from agent.engine.reconciler import Reconciler
 from agent.engine.state import State
@@ -422,10 +423,13 @@ class Engine:
             for text in migrated.sentences():
                 self._reporter.problem("lost", text)
             less = {loss.uid for loss in migrated.losses}
-            if node.machine.shape != before.node.machine.shape:
+            reshaped = node.machine.shape != before.node.machine.shape
+            outside = on_cpus(before.ledger, node.machine.barred - was.machine.barred)
+            if reshaped or outside:
                 self._enforcer.listen()
                 named = {uid for uid, _ in self._enforcer.names.values()}
-                less |= {pod.uid for pod in self._admitter.place_again(less, named)}
+                again = self._admitter.place_again({*less, *outside} if reshaped else outside, named)
+                less |= {pod.uid for pod in again}
                 less |= {uid for uid, was in before.ledger.pods.items() if self._state.ledger.pods.get(uid) != was}
             self._reconciler.enforce(but=less)
             self._admitter.tell(known for uid, known in self._state.pods.items() if uid in less and not known.ended)

@@ -1,7 +1,7 @@
-"""Pods that were placed on another machine, and of which none runs, are placed as if they came now. Pure.
+"""Pods whose place became a bad one, and of which none runs, are placed as if they came now. Pure.
 
-After a reboot with other NUMA nodes (`agent.engine.migrate`) the place that a pod holds may be a bad one. Which pods
-do not run is for the caller: nothing that runs is moved.
+So it is after a reboot with other NUMA nodes (`agent.engine.migrate`), and outside the kubelet's own cgroup. Which
+pods do not run is for the caller: nothing that runs is moved.
 """
 
 from __future__ import annotations
@@ -47,6 +47,12 @@ def placed_again(state: State, uids: Collection[str], at: Moment) -> Transition:
     return Transition(state)
 
 
+def on_cpus(ledger: Ledger, cpus: CpuSet) -> set[str]:
+    """Find the pods that hold some of these."""
+    books = ledger.cpus.assigned
+    return {uid for uid, each in books.items() if not cpus.isdisjoint(CpuSet.union(each.values()))} if cpus else set()
+
+
 def _decided(record: PodRecord) -> bool:
     """Say whether the managers decided on a pod: it was admitted, or refused and runs on the shared pool."""
     return bool(record.affinity) or _was_refused(record)
@@ -63,9 +69,11 @@ def _worse(before: Ledger, state: State, uid: str) -> bool:
         return uid not in state.ledger.pods
     if state.pods[uid].refusal is not None or uid not in state.ledger.pods:
         return True
+    usable = state.node.machine.usable
+    held = [CpuSet.union(ledger.cpus.assigned.get(uid, {}).values()) for ledger in (before, state.ledger)]
     was, now = (
-        (len(CpuSet.union(ledger.cpus.assigned.get(uid, {}).values())), sum(ledger.pods[uid].aligned.values()))
-        for ledger in (before, state.ledger)
+        (len(cpus & usable), sum(ledger.pods[uid].aligned.values()) if cpus.issubset(usable) else 0)
+        for cpus, ledger in zip(held, (before, state.ledger), strict=True)
     )
     return any(less < more for less, more in zip(now, was, strict=True))
 

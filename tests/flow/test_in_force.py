@@ -160,6 +160,25 @@ def test_what_runs_is_not_moved(tmp_path: Path, version: int) -> None:
     world.check()
 
 
+def test_a_pod_that_has_not_started_is_placed_again(tmp_path: Path) -> None:
+    """The root lost its CPUs before any container was there; where it fits nowhere else it keeps its place."""
+    world = node(tmp_path / "tree")
+    world.run(manifest("web", container(cpu="1"), created=1))
+    world.see(manifest("db", container(cpu="2"), created=2), manifest("big", container(cpu="3"), created=3))
+    assert [world.holds(uid) for uid in ("web", "db", "big")] == ["1", "2-3", "4-6"]
+    narrow(world, "0,4-7")
+    world.engine.reconcile()
+    assert [world.holds(uid) for uid in ("web", "db", "big")] == ["1", "2-3", "4-6"]
+    narrow(world, "0-7")
+    world.engine.pods_gone(["big"])
+    world.engine.reconcile()
+    narrow(world, "0,4-7")
+    world.engine.reconcile()
+    assert [world.holds(uid) for uid in ("web", "db")] == ["1", "4-5"]
+    world.start("db")
+    assert (world.effective("db"), world.condition("db")) == ("4-5", "True Aligned")
+
+
 def test_a_container_with_nothing_left_is_not_put_beside_its_pods_others(tmp_path: Path) -> None:
     """What the kernel makes of such a set is all that the pod has: another container's own CPUs, too."""
     world = node(tmp_path / "tree")
