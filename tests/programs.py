@@ -29,7 +29,7 @@ PROGRAMS = {
     "lstopo-no-graphics": "hwloc-nox",
     "buildah": "buildah netavark runc fuse-overlayfs",
     "mmdebstrap": "mmdebstrap", "gpg": "gpg", "apt-get": "apt", "apt-cache": "apt", "dpkg-deb": "dpkg",
-    "busybox": "busybox-static",
+    "busybox": "busybox-static", "ldd": "libc-bin",
     "mke2fs": "e2fsprogs",
     "qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils", "qemu-system-aarch64": "qemu-system-arm",
     "qemu-aarch64-static": "qemu-user-static",
