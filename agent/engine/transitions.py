@@ -26,7 +26,7 @@ from agent.engine.migrate import Migrated, migrate
 from agent.engine.obstacle import kept
 from agent.engine.recover import Recovered
 from agent.engine.state import State
-from agent.engine.tracked_pod import Exempt, Switches, TrackedPod, not_saved, owns, same, softer
+from agent.engine.tracked_pod import Exempt, Switches, TrackedPod, not_saved, owns, same, same_room, softer
 from agent.engine.unlisted import keep
 from agent.engine.wait_queue import crowded_out, queue_of, refused_for_good, softened, turn
 from agent.model.allocated import as_counted
@@ -160,7 +160,7 @@ def seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     known = state.pods.get(pod.uid)
     pod = as_the_kubelet_sees(pod, state.node.rules, known.pod if known else None)
     if known is not None and known.decided:
-        pod = as_counted(pod, known.pod, less=pod.uid not in state.ledger.pods)
+        pod = as_counted(pod, known.pod, less=pod.uid not in state.ledger.pods or known.refusal is not None)
     accepted = pod.stage is not Stage.NAMED
     if not accepted and known is not None:
         pod = replace(pod, stage=known.pod.stage)  # the runtime starts it already, which is the newer word
@@ -178,6 +178,8 @@ def seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
             return Transition(state.with_pods(replace(last_word(known), pod=pod)), (pod,))
     if known is not None and known.decided and not known.ended and same(known.pod, pod):
         return Transition(state.with_pods(replace(known, pod=pod)))
+    if known is not None and known.refusal and pod.uid not in at.running and not same_room(known.pod, pod):
+        state = unplaced(state, pod.uid)  # it asks for another amount before it has a container
     new = pod.uid not in state.ledger.pods or was_set_aside(state.ledger, pod.uid)
     step = tried(state, pod, at, ran=(ran and new) or (known is not None and known.ran))
     return replace(step, to_report=(pod, *step.to_report))
