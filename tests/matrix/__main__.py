@@ -47,7 +47,7 @@ def page() -> str:
             found = [
                 str(numbers[text]) for (one, other), text in FOUND.items() if (one, other) == (row.name, column.name)
             ]
-            tried = row.name != column.name and (not row.beside or column.name in row.beside)
+            tried = any((each.row, each.column) == (row, column) for each in pairs())
             cells.append(" ".join(found) or ("·" if tried else ""))
         lines.append(f"| **{row.name}** | {' | '.join(cells)} |")
     lines += ["", "## What was found", ""]

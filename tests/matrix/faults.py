@@ -301,11 +301,17 @@ class Pair:
         return self.column.name == "API slow"
 
 
+NOT_TRIED = {("CPU offline", "memory differs"), ("reserved CPU offline", "memory differs")}
+"""Row and column. Both change the machine's description, and an agent that starts with both changes takes the CPU for
+lost: what it does when the CPU is back is not settled yet."""
+
+
 def pairs() -> tuple[Pair, ...]:
     """All of them, and a kill beside each other row; those that take longest come first."""
     found = [
         Pair(row, column) for row in ROWS for column in (*COLUMNS, KILLED)
         if row.name != column.name and (not row.beside or column.name in row.beside)
+        and (row.name, column.name) not in NOT_TRIED
     ]  # fmt: skip
     return tuple(sorted(found, key=lambda pair: pair.column.name not in ("API slow", "300 pods arrive")))
 
