@@ -32,12 +32,10 @@ _TOO_MUCH = f"more than {LARGEST >> 20} MiB of JSON, or too many parts"
 _TEXTS = rb'(?:\s*"\w+"\s*:\s*"[^"\\]*"\s*,?)*+'
 _BEGINNING = re.compile(rb"\s*\{" + _TEXTS + rb'\s*"metadata"\s*:\s*\{(' + _TEXTS + rb")")
 _PAIR = re.compile(rb'"(\w+)"\s*:\s*"([^"\\]*)"')
-_UNREAD = re.compile(
-    rb'("(?:env|args|command)"\s*+:\s*+)\[(?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|'
-    rb'[{\[](?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{\[](?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|'
-    rb'[{\[](?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+[}\]])*+[}\]])*+[}\]])*+\]',
-    re.DOTALL,
-)
+_WITHIN = _PLAIN = rb'[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+for _level in range(3):
+    _WITHIN = _PLAIN + rb"|[{\[](?:" + _WITHIN + rb")*+[}\]]"
+_UNREAD = re.compile(rb'("(?:env|args|command)"\s*+:\s*+)\[(?:' + _WITHIN + rb")*+\]", re.DOTALL)
 """Lists of a container that are read nowhere, and may have most of an object's bytes: nested as deep as `env` is."""
 _EVENT = re.compile(rb'\s*\{\s*"type"\s*:\s*"(ADDED|MODIFIED|DELETED)"\s*,\s*"object"\s*:')
 
