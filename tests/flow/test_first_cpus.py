@@ -77,14 +77,20 @@ def test_a_container_gets_the_cpus_of_its_first_affinity_again(tmp_path: Path, p
     assert resized(node(tmp_path / "first", policy), "1500m", "2") == ["", "1-2"]
 
 
-@pytest.mark.parametrize("policy", ["none", "best-effort"])
-def test_a_full_home_is_left_as_a_whole(tmp_path: Path, policy: str) -> None:
-    """Memory on node 0, which has one CPU left: the three first CPUs are not split, and the pod is told so."""
-    world = node(tmp_path, policy, **MEMORY)
+def full_home(folder: Path, policy: str) -> World:
+    """Make a node where the memory of pod a is on node 0, which has one CPU left beside another pod."""
+    world = node(folder, policy, **MEMORY)
     world.heard(body("1500m"))
     world.start("a")
     world.heard(body("1500m", "1500m"))
     world.see(manifest("other", container(cpu="6", memory="1Gi"), created=2))
+    return world
+
+
+@pytest.mark.parametrize("policy", ["none", "best-effort"])
+def test_a_full_home_is_left_as_a_whole(tmp_path: Path, policy: str) -> None:
+    """Memory on node 0, which has one CPU left: the three first CPUs are not split, and the pod is told so."""
+    world = full_home(tmp_path, policy)
     assert world.holds("other") == "1-6"
     world.heard(body("3", "3"))
     assert (world.holds("a"), world.condition("a")) == ("8-10", "False NotAligned")
@@ -93,11 +99,7 @@ def test_a_full_home_is_left_as_a_whole(tmp_path: Path, policy: str) -> None:
 @pytest.mark.parametrize("policy", ["restricted", "single-numa-node"])
 def test_a_strict_policy_does_not_leave_the_affinity(tmp_path: Path, policy: str) -> None:
     """The same under a policy that promises alignment: the resize is not followed, and says so."""
-    world = node(tmp_path, policy, **MEMORY)
-    world.heard(body("1500m"))
-    world.start("a")
-    world.heard(body("1500m", "1500m"))
-    world.see(manifest("other", container(cpu="6", memory="1Gi"), created=2))
+    world = full_home(tmp_path, policy)
     world.heard(body("3", "3"))
     assert world.holds("a") == ""
     assert "resize not followed from 0 to 3 CPUs" in world.engine.ledger.pods["a"].why["app"]
