@@ -302,8 +302,8 @@ class Pair:
 
 
 NOT_TRIED = {("CPU offline", "memory differs"), ("reserved CPU offline", "memory differs")}
-"""Row and column. Both change the machine's description, and an agent that starts with both changes takes the CPU for
-lost: what it does when the CPU is back is not settled yet."""
+"""Row and column that are known to fail: a container does not have its CPU again when that is online again. The cause
+is not known yet."""
 
 
 def pairs() -> tuple[Pair, ...]:
