@@ -27,7 +27,8 @@ NAMESPACE = "?"
 def keep(node: Node, ledger: Ledger, observed: Observed, there: Collection[str]) -> tuple[Ledger, dict[str, str]]:
     """The ledger with what such pods run on, and uid -> a sentence.
 
-    Small sets first: one that would leave the shared pool with nothing is the pool of before itself.
+    Small sets first: one that would leave the shared pool with nothing is the pool of before itself, unless it lies
+    apart from the pool. Strict reservation leaves no pool where all other CPUs are granted.
 
     Args:
         node: the managers.
@@ -52,7 +53,7 @@ def keep(node: Node, ledger: Ledger, observed: Observed, there: Collection[str])
     ):
         containers = [*(one for one in pods[uid] if one.container_id in ledger.cpus.assigned.get(uid, {})), each]
         found = _with(node, ledger, uid, containers, parts)
-        if found is not None:
+        if found is not None and (found.cpus.shared or (pool and each.cpus.isdisjoint(pool))):
             ledger = found
             cpus = ", ".join(str(one.cpus) for one in containers)
             told[uid] = (
@@ -80,8 +81,4 @@ def _with(
     found, mine = adopter.ledger, {name: parts[name] for name in own if name in parts}
     if mine:
         found = replace(found, cpus=replace(found.cpus, mixed={**found.cpus.mixed, uid: mine}))
-    return (
-        None
-        if not found.cpus.shared or any(invariants.broken_rules(found, node, earlier=tuple(found.pods)))
-        else found
-    )
+    return None if any(invariants.broken_rules(found, node, earlier=tuple(found.pods))) else found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,26 @@ def test_finding_02_the_pool_of_before_is_no_grant_of_who_shared_it(tmp_path: Pa
     world.tree.kernel_write(folder, "cpuset.cpus", "5-7")
     assert world.engine.ledger.cpus.shared == CpuSet.parse("1-7"), "it has widened since"
     assert keep(world.engine.node, world.engine.ledger, world.cgroups.observe(), []) == (world.engine.ledger, {})
+
+
+@pytest.mark.parametrize("version", [1, 2], ids=["v1", "v2"])
+def test_finding_02_what_nobody_knows_may_leave_nothing_to_the_pool(tmp_path: Path, version: int) -> None:
+    """Strict reservation, and all other CPUs are granted: the set of a pod of no list is no pool of before."""
+    machine = parse_synthetic(MACHINE)
+    Scratch.create(tmp_path / "cgroup", cpus=machine.online, nodes=machine.node_set, setup=Layout(version))
+    node = ClusterNode(tmp_path)
+    world = node.world
+    world.run(manifest("gone", container(cpu="3")))
+    db = manifest("db", container(cpu="4"), created=1)
+    world.run(db)
+    was, theirs = world.effective("gone"), world.effective("db")
+    strict = {**world.settings, "cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}}
+    (tmp_path / "config.yaml").write_text(json.dumps(strict), "utf-8")
+    with node.serving() as agent:
+        list_pods(agent, running(db))
+        agent.engine.reconcile()
+        assert (world.effective("gone"), world.effective("db")) == (was, theirs)
+        assert not agent.engine.ledger.cpus.shared
+        world.end("gone")
+        agent.engine.reconcile()
+        assert agent.engine.ledger.cpus.shared == CpuSet.parse(was)
