@@ -33,7 +33,7 @@ from hypothesis.stateful import (
 )
 
 from agent.core.machines.synthetic import parse_synthetic
-from tests.property.walk_node import ENDED, LAYOUTS, SYSTEM, Bound, Box, Node
+from tests.property.walk_node import ENDED, LAYOUTS, SYSTEM, Bound, Box, Node, amount
 from tests.world.manifests import container, manifest
 
 MACHINES = [
@@ -224,14 +224,14 @@ class Walk(RuleBasedStateMachine):
         body["metadata"]["annotations"] |= note
         body["spec"]["nodeName"] = "n"
         body["status"] = {"phase": "Pending", "qosClass": QOS[kind]}
-        milli = 0 if kind == "nothing" else _milli(cpu)
+        milli = 0 if kind == "nothing" else amount(cpu)
         if by == "scheduler":
             if milli > node.room():
                 return
             body["status"]["conditions"] = [{"type": "PodScheduled", "status": "True"}]
         boxes = [Box("app", milli)]
         if inits:
-            boxes.insert(0, Box("init", _milli(init), init=True))
+            boxes.insert(0, Box("init", amount(init), init=True))
         pod = Bound(
             uid, body, boxes, scheduled=by == "scheduler", old=old, said={each.name: each.cpu for each in boxes}
         )
@@ -330,10 +330,10 @@ class Walk(RuleBasedStateMachine):
         """A pod asks for another amount, and gets it from the kubelet where that has room."""
         if not pod.boxes[-1].cpu:
             return
-        fits = _milli(cpu) - pod.boxes[-1].cpu <= self.node.room()
+        fits = amount(cpu) - pod.boxes[-1].cpu <= self.node.room()
         self.asks(pod, cpu)
         if pod.accepted and fits:
-            pod.boxes[-1].cpu = _milli(cpu)
+            pod.boxes[-1].cpu = amount(cpu)
             self.node.status(pod)
 
     def asks(self, pod: Bound, cpu: str) -> None:
@@ -512,10 +512,6 @@ class Walk(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         """Seconds of the agent's clock."""
         self.node.now += seconds
-
-
-def _milli(cpu: str) -> int:
-    return int(cpu[:-1]) if cpu.endswith("m") else 1000 * int(cpu)
 
 
 def settings(count: int, steps: int = 30, *, shrink: bool = True) -> hypothesis.settings:

@@ -21,6 +21,7 @@ class Scene:
     Attributes:
         running: path of a cgroup with processes -> (whose it is, the CPUs that the kernel lets it use).
         held: who holds which CPUs for itself, by the ledger.
+        counted: pod that is confined -> thousandths of a CPU of each NUMA node that it counts on, by the ledger.
         allocated: whole CPUs that the kubelet has allocated to a container, or to none at all.
         over: uids of pods that left the API or ended, and in whose cgroups no process is.
         online, reserved: CPUs.
@@ -34,6 +35,7 @@ class Scene:
 
     running: Mapping[str, tuple[Spot, Cpus]]
     held: Mapping[Spot, Cpus]
+    counted: Mapping[str, tuple[int, ...]]
     allocated: Mapping[Spot, int]
     over: frozenset[str]
     online: Cpus
@@ -93,10 +95,14 @@ class Judge:
             elif len(cpus) > now.allocated.get((uid, name), 0):
                 given = now.allocated.get((uid, name), 0)
                 yield f"{uid}/{name} holds {sorted(cpus)}, and the kubelet has allocated {given} CPUs to it"
+        for uid in sorted(now.counted.keys() & now.over):
+            yield f"{uid} is gone or has ended, has no process, and is confined"
 
     def _refusals(self, now: Scene) -> Iterator[str]:
         free = now.online - now.reserved - frozenset().union(*now.held.values())
+        kept = [-(-sum(each) // 1000) for each in zip(*now.counted.values(), strict=True)] or [0] * len(now.nodes)
+        rooms = [max(0, len(free & cpus) - each) for cpus, each in zip(now.nodes, kept, strict=True)]
         for uid, (count, words) in now.refused.items():
-            most = max((len(free & node) for node in now.nodes), default=0) if now.single else len(free)
+            most = max(rooms, default=0) if now.single else sum(rooms)
             if 0 < count <= most:
                 yield f"{uid} asks for {count} CPUs, {most} are free where they may lie, and it is refused: {words}"

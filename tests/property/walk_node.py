@@ -129,7 +129,7 @@ class Bound:
     """Whether its cgroup is there."""
     old: bool = False
     said: dict[str, int] = field(default_factory=dict)
-    """What the agent may count of each container: as it was bound, or as the last status said."""
+    """What the agent may count of each container: as it was bound, or as the last status said that it was told."""
 
     @property
     def phase(self) -> str:
@@ -310,6 +310,10 @@ class Node:
         self.stream.append(("deleted", copy.deepcopy(pod.body)))
 
     def _bring(self, what: str, body: dict[str, Any]) -> None:
+        status = body["status"]
+        for each in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
+            if "allocatedResources" in each:
+                self.pods[body["metadata"]["uid"]].said[each["name"]] = amount(each["allocatedResources"]["cpu"])
         (self.intake.pod_changed if what == "changed" else self.intake.pod_deleted)(body)
 
     def relist(self) -> None:
@@ -317,7 +321,7 @@ class Node:
         self.stream = []
         self.intake.pods_listed(frozenset(each.body["metadata"]["uid"] for each in self._listed()))
         for each in self._listed():
-            self.intake.pod_changed(copy.deepcopy(each.body))
+            self._bring("changed", copy.deepcopy(each.body))
 
     def _find(self, _namespace: str, _name: str, uid: str) -> bool:
         pod = self.pods.get(uid)
@@ -366,7 +370,6 @@ class Node:
         if box.made and (box.path or not pod.old):
             amounts = {"cpu": f"{box.cpu}m", "memory": "64Mi"}
             entry |= {"allocatedResources": amounts, "resources": {"requests": amounts, "limits": amounts}}
-            pod.said[box.name] = box.cpu
         return entry
 
     def start(self, pod: Bound) -> bool:
@@ -481,6 +484,10 @@ class Node:
                 (uid, called.get((uid, name), name)): _cpus(cpus)
                 for uid, each in state.ledger.cpus.assigned.items() for name, cpus in each.items()
             },
+            counted={
+                uid: tuple(dict(each.milli).get(node.id, 0) for node in self.machine.nodes)
+                for uid, each in state.ledger.cpus.confined.items()
+            },
             allocated={
                 (pod.uid, box.name): max(_whole(box.cpu), _whole(pod.said.get(box.name, 0)))
                 for pod in self.pods.values() if self._counts(pod) for box in pod.boxes
@@ -567,8 +574,10 @@ def _number(uid: str, name: str, count: int) -> str:
 
 
 def _milli(body: Mapping[str, Any]) -> int:
-    found = 0
-    for each in body["spec"]["containers"]:
-        text = str(each["resources"].get("requests", {}).get("cpu", "0"))
-        found += int(text[:-1]) if text.endswith("m") else 1000 * int(text)
-    return found
+    found = (each["resources"].get("requests", {}).get("cpu", "0") for each in body["spec"]["containers"])
+    return sum(map(amount, found))
+
+
+def amount(cpu: str) -> int:
+    """Thousandths of a CPU."""
+    return int(cpu[:-1]) if cpu.endswith("m") else 1000 * int(cpu)
