@@ -96,7 +96,7 @@ def _orphan(pod: Bound) -> bool:
     return not pod.there and pod.living
 
 
-roomy = precondition(lambda self: sum(map(_live, self.node.pods.values())) < MOST)
+roomy = precondition(lambda self: self.has_room())
 STEPS = st.sampled_from([5, 5, 5, 0, 1, 2])
 """Of a kubelet that takes a pod, makes its sandbox and its containers: five are all."""
 
@@ -177,6 +177,10 @@ class Walk(RuleBasedStateMachine):
         return found[which % len(found)]
 
     # ---- pods
+
+    def has_room(self) -> bool:
+        """Whether one more pod may live."""
+        return sum(map(_live, self.node.pods.values())) < MOST
 
     @roomy
     @event(
@@ -395,9 +399,15 @@ class Walk(RuleBasedStateMachine):
         else:
             begins()
 
-    @event(state=st.sampled_from(["full", "read-only", "hangs"]), steps=st.integers(1, 8), less=st.booleans())
-    def disk(self, state: str, steps: int, *, less: bool) -> None:
-        """The disk of the state folder is full, read-only, or hangs; the machine may have less memory meanwhile."""
+    @event(
+        state=st.sampled_from(["full", "read-only", "hangs"]), steps=st.integers(1, 8), less=st.booleans(),
+        comes=st.booleans(),
+    )  # fmt: skip
+    def disk(self, state: str, steps: int, *, less: bool, comes: bool = False) -> None:
+        """The disk of the state folder is full, read-only, or hangs; the machine may have less memory meanwhile.
+
+        A pod may come then that needs no CPUs of its own.
+        """
         store = self.node.store
 
         def mend() -> None:
@@ -413,6 +423,8 @@ class Walk(RuleBasedStateMachine):
         if less and state != "hangs":
             self.node.less += 1
             self.node.changed()
+        if comes and self.has_room():
+            self.pod_comes("own", "500m", steps=5)
 
     @event(change=st.sampled_from([*CHANGES, {}, {}, {}]), cpu=st.sampled_from([0, 0, 1, 2, 5]))
     def node_changes(self, change: dict[str, Any], cpu: int) -> None:

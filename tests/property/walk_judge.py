@@ -50,9 +50,13 @@ class Scene:
 
 @dataclass
 class Judge:
-    """Remembers which containers ran on CPUs of their own, and which stood apart from them."""
+    """Remembers which containers ran on CPUs of their own, and which stood apart from them.
+
+    And the least that the kubelet had allocated to each since nothing hindered the agent: it may have followed that.
+    """
 
     own: dict[str, Cpus] = field(default_factory=dict)
+    least: dict[str, int] = field(default_factory=dict)
     apart: set[tuple[str, str]] = field(default_factory=set)
 
     def wrong(self, now: Scene) -> Iterator[str]:
@@ -63,6 +67,7 @@ class Judge:
         for path, cpus in list(self.own.items()):
             spot, found = now.running[path]
             given = now.allocated.get(spot, 0)
+            self.least[path] = given = min(given, self.least.get(path, given))
             if given == 0:  # the kubelet took them all: it shares the pool, at once or later
                 del self.own[path]
             elif len(cpus) > given and found < cpus and len(found) >= given:
@@ -85,6 +90,7 @@ class Judge:
                 yield f"{now.running[other][0]} runs on CPUs {sorted(both)} of {now.running[path][0]}"
         self.apart = {(path, other) for path, other in pairs if not self.own[path] & now.running[other][1]}
         if not now.hindered:
+            self.least = {}
             yield from self._holdings(now)
             yield from self._refusals(now)
 
