@@ -16,6 +16,7 @@ from agent.engine.tracked_pod import TrackedPod
 from agent.engine.wait_queue import waits
 from agent.model.outcome import HOLDER, Admitted
 from agent.model.pod import Stage
+from agent.model.rules import OnMisalignment
 
 LEAVES_WITHIN = 10.0
 """Seconds for which a refused pod that is to be ended is left alone while such a pod holds its room."""
@@ -63,10 +64,17 @@ def held_up(state: State, known: TrackedPod, now: float, running: Collection[str
     more = f"; and {len(found) - MOST_NAMED} more pods" if len(found) > MOST_NAMED else ""
     text = "; ".join(_sentence(state, each) for each in found[:MOST_NAMED]) + more
     since = known.since or now
-    facts = {**refusal.facts, HOLDER: text}
-    if not waits(known, state.node.rules) and now - since < LEAVES_WITHIN:
-        facts[OPEN] = True
-    return replace(known, refusal=replace(refusal, facts=facts), since=since)
+    young = now - since < LEAVES_WITHIN and not waits(known, state.node.rules)
+    facts = {**refusal.facts, HOLDER: text, **({OPEN: True} if young else {})}
+    found_so = replace(known, refusal=replace(refusal, facts=facts), since=since)
+    return found_so if young or is_followed(state, known, running) else last_word(state, found_so)
+
+
+def is_followed(state: State, known: TrackedPod, running: Collection[str]) -> bool:
+    """Whether a refused pod is decided again: it waits, or will share the pool and no container of it exists."""
+    rules = state.node.rules
+    wish = known.settings.on_misalignment or rules.on_misalignment
+    return waits(known, rules) or (wish is OnMisalignment.RUN and known.pod.uid not in running)
 
 
 def is_open(known: TrackedPod) -> bool:
@@ -74,12 +82,13 @@ def is_open(known: TrackedPod) -> bool:
     return known.refusal is not None and OPEN in known.refusal.facts and not known.ended
 
 
-def last_word(known: TrackedPod) -> TrackedPod:
-    """The refused pod with a refusal that is the last word."""
+def last_word(state: State, known: TrackedPod) -> TrackedPod:
+    """The refused pod with a refusal that is not open; unless it waits it is the last word, as of this decision."""
     if known.refusal is None:
         return known
     facts = {name: fact for name, fact in known.refusal.facts.items() if name != OPEN}
-    return replace(known, refusal=replace(known.refusal, facts=facts))
+    refusal = replace(known.refusal, facts=facts)
+    return replace(known, refusal=refusal if waits(known, state.node.rules) else refusal.as_of())
 
 
 def _fits(state: State, known: TrackedPod, gone: Sequence[TrackedPod]) -> bool:

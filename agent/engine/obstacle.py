@@ -26,7 +26,7 @@ def kept(ledger: Ledger, known: TrackedPod) -> Ledger:
     words = f"{refusal.reason}: {refusal.message}"
     if record.why.get("") != words:
         return ledger
-    record = replace(record, why={**record.why, "": f"{words}: {refusal.obstacle}"})
+    record = replace(record, why={**record.why, "": f"{words}: {refusal.as_of().obstacle}"})
     return replace(ledger, pods={**ledger.pods, known.pod.uid: record})
 
 

@@ -3,7 +3,8 @@
 The pods that wait have their turn in the line before (safety.md S11, `agent.engine.wait_queue`). Then follow, in
 order of creation, the refused pods that start on the shared pool all the same, and those that are to be ended while
 the room may still appear (`OPEN`): none of them delays a pod that waits. One that is refused again keeps what it was
-told, unless another pod, or none, is about to leave its room now (`agent.engine.leavers`).
+told, unless another pod, or none, is about to leave its room now (`agent.engine.leavers`). A pod that waits is told
+what the last decision says. The last word on a pod says what was true at that decision (`Refusal.as_of`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import replace
 
 from agent.core.admission.waiting import FINAL, OPEN, may_pass
 from agent.engine import transitions
+from agent.engine.deciding import decided
 from agent.engine.leavers import LEAVES_WITHIN, held_up, last_word
 from agent.engine.state import State
 from agent.engine.tracked_pod import TrackedPod
@@ -38,10 +40,10 @@ def candidates(state: State, at: Moment) -> list[str]:
 def _another(state: State, known: TrackedPod, refusal: Refusal, at: Moment) -> bool:
     if OPEN in refusal.facts:
         return True  # at least to be closed
-    if known.pod.uid in at.running:
-        return False
     if waits(known, state.node.rules):
-        return HOLDER in refusal.facts  # its turn is in the line: here only what it was told is kept true
+        return True  # its turn is in the line: here only what it was told is kept true
+    if known.pod.uid in at.running:
+        return refusal.as_of() is not refusal  # it names a holder, and is the last word from now on
     return _wish(state, known) is OnMisalignment.RUN
 
 
@@ -73,11 +75,9 @@ def _one(state: State, known: TrackedPod, at: Moment) -> Transition:
         return Transition(state)
     runs = pod.uid in at.running
     if waits(known, state.node.rules):
-        facts = {name: fact for name, fact in refusal.facts.items() if name != HOLDER}
-        new = held_up(state, replace(known, refusal=replace(refusal, facts=facts)), at.now, at.running)
-        return _refused_again(state, state, known, new, at)
+        return _refused_again(state, state, known, _decided_now(state, known, refusal, at), at)
     if runs:
-        return _refused_again(state, state, known, known, at)
+        return _refused_again(state, state, known, last_word(state, known), at)
     step = transitions.tried(transitions.unplaced(state, pod.uid), pod, at, ran=False)
     new = step.state.pods[pod.uid]
     if new.refusal is not None:
@@ -88,12 +88,30 @@ def _one(state: State, known: TrackedPod, at: Moment) -> Transition:
     return Transition(state)
 
 
-def _refused_again(state: State, decided: State, known: TrackedPod, new: TrackedPod, at: Moment) -> Transition:
+def _decided_now(state: State, known: TrackedPod, was: Refusal, at: Moment) -> TrackedPod:
+    """The pod that waits with the words of a decision now; whether it is let in, or ended, is for the line to say."""
+    uid, node, given = known.pod.uid, state.node, state.given.get(known.pod.uid)
+    _, new = decided(
+        node, state.ledger, known, given=given, unwritable="", switches=state.switches, now=at.now,
+        line=queue_of(state.pods, node.rules, but=uid), judge=at.judge,
+    )  # fmt: skip
+    if new.refusal is None or FINAL in new.refusal.facts or new.refusal is was:
+        facts = {name: fact for name, fact in was.facts.items() if name != HOLDER}
+        new = replace(known, refusal=replace(was, facts=facts))
+    else:
+        new = at.told(node, state.ledger, new, given)
+    new = held_up(state, new, at.now, at.running)
+    if OPEN in was.facts and new.refusal is not None:
+        new = replace(new, refusal=replace(new.refusal, facts={**new.refusal.facts, OPEN: True}))
+    return new
+
+
+def _refused_again(state: State, after: State, known: TrackedPod, new: TrackedPod, at: Moment) -> Transition:
     """What becomes of a pod for which there is still no room.
 
     Args:
         state: before, with the pod as it is known.
-        decided: after it was refused once more.
+        after: after it was refused once more.
         known: the pod as it was.
         new: the same, after.
         at: the moment.
@@ -104,12 +122,20 @@ def _refused_again(state: State, decided: State, known: TrackedPod, new: Tracked
     soon = HOLDER in refusal.facts or known.early
     still = soon and _stays_open(known, at)
     if OPEN in before.facts and not still:  # the last word: what its wish says is done to it now
-        said = _in_line(state, last_word(new), at)
-        acts = _wish(state, known) is not OnMisalignment.RUN or before.facts.get(HOLDER) != refusal.facts.get(HOLDER)
-        return Transition(decided.with_pods(said), (known.pod,) if acts or known.early else ())
-    if before.facts.get(HOLDER) != refusal.facts.get(HOLDER):
-        return Transition(decided.with_pods(new), (known.pod,))
+        said = _in_line(state, last_word(state, new), at)
+        acts = _wish(state, known) is not OnMisalignment.RUN or _other_words(state, known, before, refusal)
+        return Transition(after.with_pods(said), (known.pod,) if acts or known.early else ())
+    if _other_words(state, known, before, refusal):
+        return Transition(after.with_pods(new), (known.pod,))
     return Transition(state)
+
+
+def _other_words(state: State, known: TrackedPod, before: Refusal, now: Refusal) -> bool:
+    """Whether a refusal says something new: of a pod that waits all counts, of another one only the holder."""
+    if before.facts.get(HOLDER) != now.facts.get(HOLDER):
+        return True
+    said = ((each.reason, each.container, each.message, each.obstacle) for each in (before, now))
+    return waits(known, state.node.rules) and next(said) != next(said)
 
 
 def _in_line(state: State, known: TrackedPod, at: Moment) -> TrackedPod:

@@ -175,7 +175,7 @@ def seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
         if known.refusal is not None and pod.uid not in at.running:
             return replace(tried(unplaced(state, pod.uid), pod, at, ran=False), to_report=(pod,))
         if is_open(before):
-            return Transition(state.with_pods(replace(last_word(known), pod=pod)), (pod,))
+            return Transition(state.with_pods(replace(last_word(state, known), pod=pod)), (pod,))
     if known is not None and known.decided and not known.ended and same(known.pod, pod):
         return Transition(state.with_pods(replace(known, pod=pod)))
     if known is not None and known.refusal and pod.uid not in at.running and not same_room(known.pod, pod):

@@ -100,7 +100,7 @@ def crowded_out(known: Mapping[str, TrackedPod], rules: Rules, most: int, young:
             share = f"shared by {len(places)} namespaces, and {places[pod.namespace]} of {pod.namespace} do"
             text = f"{mine.refusal.message}; it does not wait: {most} pods may (waiting.sandboxesPerMinute), {share}"
             final = replace(mine.refusal, message=text, facts={**mine.refusal.facts, FINAL: "crowd"})
-            found[pod.uid] = replace(mine, refusal=final)
+            found[pod.uid] = replace(mine, refusal=final.as_of())
     return found
 
 
@@ -163,7 +163,7 @@ def turn(
         if mine.refusal is not None:
             text = f"{mine.refusal.message}; it waited {now - each.since:.0f} s for room, longer than waiting.limit"
             final = replace(mine.refusal, message=text, facts={**mine.refusal.facts, FINAL: "overdue"})
-            lots[each.pod.uid] = replace(mine, refusal=final)
+            lots[each.pod.uid] = replace(mine, refusal=final.as_of())
             told.append(each.pod)
     return QueuePass(ledger, lots, tuple(told))
 

@@ -86,7 +86,8 @@ class PodReport:
         pinned: the condition Pinned.
         details: what follows the message of a refusal, with the numbers of the moment. Other numbers alone are no
             other report: a pod that carries the message with any details carries this one.
-        holder: the part of the details that names pods in the way: other ones are another report.
+        holder: the part of the details that names pods in the way: other ones are another report. All of the details
+            of a pod that waits, which is told each decision.
     """
 
     uid: str
@@ -217,8 +218,9 @@ def _container(
 
 
 def refused(
-    uid: str, namespace: str, name: str, refusal: Refusal, *, policy: str, scope: str, instead: str = ""
-) -> PodReport:
+    uid: str, namespace: str, name: str, refusal: Refusal, *, policy: str, scope: str, instead: str = "",
+    waits: bool = False,
+) -> PodReport:  # fmt: skip
     """The report of a pod that was refused; `instead` is what is done to it, where that is not what it asks for."""
     body = {
         **({"instead": instead} if instead else {}),
@@ -230,7 +232,7 @@ def refused(
         annotations={ASSIGNMENT: _compact(body), CPUS: None, NODES: None},
         status="False", reason=refusal.reason.value, message=refusal.message[:MAX_MESSAGE],
         pinned=ConditionValue("False", refusal.reason.value, f"it was refused: see {CONDITION}"),
-        details=refusal.obstacle, holder=str(refusal.facts.get(HOLDER, "")),
+        details=refusal.obstacle, holder=refusal.obstacle if waits else str(refusal.facts.get(HOLDER, "")),
     )  # fmt: skip
 
 
@@ -340,7 +342,8 @@ def carried_but_pinned(body: Mapping[str, Any], report: PodReport) -> bool:
         return False
     found = _found(body, CONDITION)
     told = str(found.message)
-    if is_refusal(report) and told.startswith(f"{report.message}: ") and told.endswith(report.holder):
+    same = told.startswith(f"{report.message}: ") and told.endswith(report.holder)
+    if is_refusal(report) and (same or told == report.text):
         found = replace(found, message=report.message)
     return found == ConditionValue(report.status, report.reason, report.message)
 

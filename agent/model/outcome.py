@@ -7,7 +7,7 @@ pod's condition, in Events, as a metric label and in logs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from agent.model.ledger import Ledger
@@ -32,6 +32,8 @@ OBSTACLE = "obstacle"
 """The fact of a refusal that says in one sentence, with numbers, what is in the pod's way."""
 HOLDER = "holder"
 """The same: which pod holds the room that is about to leave it."""
+AS_OF = "as of this decision: "
+"""Before what the last word says of a holder, which may have left since."""
 COUNTED = "counted"
 """The same: which CPUs count, where the pod asks for some of them alone."""
 
@@ -56,6 +58,13 @@ class Refusal:
     def obstacle(self) -> str:
         """What is in the pod's way, with numbers; "" where the message says it, or nothing was looked for."""
         return "; ".join(str(self.facts[name]) for name in (OBSTACLE, HOLDER) if self.facts.get(name))
+
+    def as_of(self) -> Refusal:
+        """The same as the last word: a holder is named as of this decision. Itself where there is nothing to change."""
+        holder = str(self.facts.get(HOLDER, ""))
+        if not holder or holder.startswith(AS_OF):
+            return self
+        return replace(self, facts={**self.facts, HOLDER: f"{AS_OF}{holder}"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from agent.app.page.values import PageInput, pods_value
 from agent.engine.admitter import MOST_AGAIN
 from agent.engine.explaining import explained
 from agent.engine.leavers import LEAVES_WITHIN
+from agent.engine.tracked_pod import Switches
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
 from agent.host.scratch import Layout, Scratch
@@ -306,6 +307,75 @@ def test_nothing_is_told_again_where_only_numbers_change(told: Told, clock: Cloc
     assert told.world.holds("job-2") == ""
     assert [path for _, path, _ in told.api.requests[asked:] if "job-2" in path] == []
     assert told.world.store.saves == saves + 1, "for what small gave back"
+
+
+def test_s11_a_pod_that_waits_is_told_the_last_decision(tmp_path: Path) -> None:
+    """Less is in its way than at first, and not yet little enough: condition, page and runtime say so; one Event."""
+    with telling(tmp_path, machine=MACHINE) as told:
+        told.list()
+        for number, cpu in ((1, "4"), (2, "2")):
+            run(told, manifest(f"db-{number}", container(cpu=cpu), created=number))
+        for policy in ("none", "single-numa-node"):
+            come(told, manifest(policy, container(cpu="5"), created=7, policy=policy, on_misalignment="wait"))
+        assert "requested=5, available=1" in told.api.condition("none")["message"]
+        assert "and 1 is free" in told.api.condition("single-numa-node")["message"]
+        told.world.tree.remove_pod("db-2")
+        told.see({**manifest("db-2", container(cpu="2")), "status": {"phase": "Succeeded"}})
+        told.settled()
+        answers = EngineDecisions(told.world.engine, lambda _address: Usable(()))
+        assert "requested=5, available=3" in told.api.condition("none")["message"]
+        assert "requested=5, available=3" in answers.verdict("none")
+        assert "and 3 are free" in told.api.condition("single-numa-node")["message"]
+        asked = len(told.api.requests)
+        for _ in range(3):
+            told.world.engine.reconcile()
+            told.settled()
+        assert len(told.api.requests) == asked, "the same decision is no news"
+        assert [len(told.api.events(each)) for each in ("none", "single-numa-node")] == [1, 1]
+
+
+@pytest.mark.parametrize("wish", [*ENDING, "wait"])
+def test_the_last_word_is_of_its_decision(told: Told, clock: Clock, wish: str) -> None:
+    """The pod is ended for a holder that stands: it goes on saying what was so, also when the holder has gone."""
+    told.world.engine.changed(told.world.engine.node, Switches(most_waiting=1))
+    come(told, second("wait", cpu="2"), second(wish, created=3))
+    assert told.api.condition("job-3")["message"].endswith(f": {STANDS}")
+    clock.now += LEAVES_WITHIN
+    told.world.engine.reconcile()
+    told.settled()
+    assert acts(told, "job-3")
+    said = told.api.condition("job-3")["message"]
+    assert f": as of this decision: {STANDS}" in said
+    process_ends(told, "job-1")
+    told.world.engine.reconcile()
+    told.settled()
+    assert told.api.condition("job-3")["message"] == said
+
+
+def test_s11_a_pod_that_waited_too_long_is_told_of_its_last_decision(told: Told, clock: Clock) -> None:
+    """What stood in its way then, and that this was then."""
+    come(told, second("wait"))
+    clock.now += 1000
+    told.world.engine.reconcile()
+    told.settled()
+    assert "it waited 1000 s" in told.api.condition("job-2")["message"]
+    assert told.api.condition("job-2")["message"].endswith(f": as of this decision: {STANDS}")
+
+
+def test_a_pod_that_starts_on_the_shared_pool_keeps_a_word_that_stays_true(told: Told) -> None:
+    """From its first container on it is not decided again: the holder is named as of then, here and in the ledger."""
+    come(told, second("run"))
+    assert told.api.condition("job-2")["message"].endswith(f": {STANDS}")
+    told.world.pods["job-2"] = told.world.engine.pods["job-2"].pod
+    told.world.start("job-2")
+    for _ in range(2):
+        told.world.engine.reconcile()
+        told.settled()
+    asked = len(told.api.requests)
+    process_ends(told, "job-1")
+    assert told.api.condition("job-2")["message"].endswith(f": as of this decision: {STANDS}")
+    assert len(told.api.requests) == asked
+    assert told.world.engine.ledger.pods["job-2"].why[""].endswith(f": as of this decision: {STANDS}")
 
 
 def test_many_refused_pods_have_their_turns(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def event_of(notice: Notice, node: str, stamp: str) -> dict[str, Any]:
     about = {"kind": notice.about.kind, "apiVersion": "v1", "name": notice.about.name, "uid": notice.about.uid}
     if notice.about.namespace:
         about["namespace"] = notice.about.namespace
-    text = f"{notice.message}: {notice.details}" if notice.details else notice.message
+    text = ": ".join(filter(None, (notice.message, notice.details)))
     name, namespace = f"{notice.about.name[:200]}.", notice.about.namespace or "default"
     return {
         "apiVersion": "v1", "kind": "Event", "metadata": {"generateName": name, "namespace": namespace},

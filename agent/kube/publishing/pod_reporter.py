@@ -218,14 +218,17 @@ class PodReporter:
         wish = settings.on_misalignment or rules.on_misalignment
         if wish is OnMisalignment.WAIT and FINAL in refusal.facts:
             wish = OnMisalignment.FAIL
+        waits = wish is OnMisalignment.WAIT
         ends = not {UNSAVED, OPEN} & {*refusal.facts} and self._ends(face, wish)
         instead = self._fallback.value if self._too_often(face, counts=ends) else ""
         told = pod_reports.refused(
-            pod.uid, pod.namespace, pod.name, refusal, policy=policy, scope=scope, instead=instead
+            pod.uid, pod.namespace, pod.name, refusal, policy=policy, scope=scope, instead=instead, waits=waits
         )
         self._tell(face, told)
         about = Regarding("Pod", face.namespace, face.name, face.api_uid)
-        self._publisher.record(Notice(about, "Warning", refusal.reason.value, refusal.message, refusal.obstacle))
+        # the numbers of a pod that waits follow each decision: other ones alone are no other Event
+        said = ("", told.text) if waits and UNSAVED not in refusal.facts else (refusal.message, refusal.obstacle)
+        self._publisher.record(Notice(about, "Warning", refusal.reason.value, *said))
         self._problems(face, settings.problems)
         if ends and instead:
             self._softened(face, wish)
