@@ -240,10 +240,12 @@ class Admitter:
         Returns:
             Those of which something else is to be told now.
         """
-        observed = self._reconciler.observe()
+        observed = self._reconciler.observe() if uids else None
         if observed is None:
             return ()
-        still = {*running, *(cgroup.pod_uid for cgroup in observed.cgroups if cgroup.populated)}
+        names = self._enforcer.names
+        named = (names[each.container_id][0] for each in observed.cgroups if each.container_id in names)
+        still = {*running, *named, *(cgroup.pod_uid for cgroup in observed.cgroups if cgroup.populated)}
         step = Transition(self._state)
         with alone("the places of pods on another machine", self._reporter):
             step = placed_again(self._state, {*uids} - still, self._moment())

@@ -32,7 +32,7 @@ from agent.engine.leavers import is_open
 from agent.engine.memory_pressure import MemoryPressure, Room
 from agent.engine.migrate import Migrated
 from agent.engine.obstacle import with_obstacle
-from agent.engine.placing_again import on_cpus
+from agent.engine.placing_again import outside
 from agent.engine.ports import CgroupTree, Reporter, Steps, Store
 from agent.engine.reconciler import Reconciler
 from agent.engine.state import State
@@ -45,6 +45,7 @@ from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
 
 PLACED_AGAIN = "the machine has other CPUs, NUMA nodes or memory than before; pods that did not run were placed again"
+OUTSIDE = "the kubelet's own cgroup has less than was granted; pods that did not run were placed again"
 MOST_NAMED = 5
 """Pods that one sentence names."""
 
@@ -170,15 +171,18 @@ class Engine:
         Sets as this has them count as written by this agent.
 
         With the policy none they are taken back, also where the policy was changed while no agent ran. Where it was
-        saved on another machine (a reboot with other NUMA nodes), pods that do not run are placed again.
+        saved on another machine (a reboot with other NUMA nodes), pods that do not run are placed again; so are those
+        outside what the kubelet's own cgroup has in force.
         """
         with self._lock:
-            if before is not None and before.machine != self._state.node.machine.digest and self._state.complete:
-                again = self._admitter.place_again(self._state.ledger.pods)
+            if before is not None and self._state.complete:
+                ledger, machine = self._state.ledger, self._state.node.machine
+                moved = before.machine != machine.digest
+                again = self._admitter.place_again(ledger.pods if moved else outside(ledger, machine))
                 if again:
                     names = ", ".join(pod.key for pod in again[:MOST_NAMED])
                     more = f" and {len(again) - MOST_NAMED} more" if len(again) > MOST_NAMED else ""
-                    self._reporter.problem("machine", f"{PLACED_AGAIN}: {names}{more}")
+                    self._reporter.problem("machine", f"{PLACED_AGAIN if moved else OUTSIDE}: {names}{more}")
             state = self._state
             if before is not None and not state.stands:
                 self._keeper.note(replace(state, saved=before))
@@ -424,11 +428,11 @@ class Engine:
                 self._reporter.problem("lost", text)
             less = {loss.uid for loss in migrated.losses}
             reshaped = node.machine.shape != before.node.machine.shape
-            outside = on_cpus(before.ledger, node.machine.barred - was.machine.barred)
-            if reshaped or outside:
+            beyond = outside(before.ledger, node.machine, was.machine)
+            if reshaped or beyond:
                 self._enforcer.listen()
                 named = {uid for uid, _ in self._enforcer.names.values()}
-                again = self._admitter.place_again({*less, *outside} if reshaped else outside, named)
+                again = self._admitter.place_again({*less, *beyond} if reshaped else beyond, named)
                 less |= {pod.uid for pod in again}
                 less |= {uid for uid, was in before.ledger.pods.items() if self._state.ledger.pods.get(uid) != was}
             self._reconciler.enforce(but=less)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
+from itertools import chain
 
+from agent.core.cgroups.desired import own_of, room_of
 from agent.engine.state import State
 from agent.engine.transitions import Moment, Transition, decide, released
-from agent.model.idset import CpuSet
+from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger, PodRecord
+from agent.model.machine import Machine
 from agent.model.outcome import Reason
 from agent.model.pod import Pod
 
@@ -47,10 +50,23 @@ def placed_again(state: State, uids: Collection[str], at: Moment) -> Transition:
     return Transition(state)
 
 
-def on_cpus(ledger: Ledger, cpus: CpuSet) -> set[str]:
-    """Find the pods that hold some of these."""
-    books = ledger.cpus.assigned
-    return {uid for uid, each in books.items() if not cpus.isdisjoint(CpuSet.union(each.values()))} if cpus else set()
+def outside(ledger: Ledger, machine: Machine, was: Machine | None = None) -> set[str]:
+    """Find the pods that hold CPUs or memory where pods cannot be; with `was`, where they could be then."""
+    cpus, nodes = machine.barred, machine.barred_nodes
+    if was is not None:
+        cpus, nodes = cpus - was.barred, nodes - was.barred_nodes
+    return {
+        uid for uid in ledger.pods
+        if not (cpus.isdisjoint(room_of(ledger, uid)) and nodes.isdisjoint(_memory(ledger, uid)))
+    }  # fmt: skip
+
+
+def _memory(ledger: Ledger, uid: str) -> NodeSet:
+    """The NUMA nodes of a pod's memory, managed as a whole or per container, or kept on nodes."""
+    blocks = chain(ledger.memory.pools.get(uid, ()), *ledger.memory.blocks.get(uid, {}).values())
+    confined = ledger.cpus.confined.get(uid)
+    kept = confined.nodes if confined and confined.memory else NodeSet()
+    return NodeSet.union([kept, *(block.nodes for block in blocks)])
 
 
 def _decided(record: PodRecord) -> bool:
@@ -70,7 +86,7 @@ def _worse(before: Ledger, state: State, uid: str) -> bool:
     if state.pods[uid].refusal is not None or uid not in state.ledger.pods:
         return True
     usable = state.node.machine.usable
-    held = [CpuSet.union(ledger.cpus.assigned.get(uid, {}).values()) for ledger in (before, state.ledger)]
+    held = [own_of(ledger, uid) for ledger in (before, state.ledger)]
     was, now = (
         (len(cpus & usable), sum(ledger.pods[uid].aligned.values()) if cpus.issubset(usable) else 0)
         for cpus, ledger in zip(held, (before, state.ledger), strict=True)

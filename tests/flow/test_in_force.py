@@ -10,6 +10,7 @@ import pytest
 
 from agent.core.cgroups.enforced import sentence
 from agent.core.machines.synthetic import parse_synthetic
+from agent.engine.engine import OUTSIDE
 from agent.engine.explaining import explained
 from agent.engine.node_summary import decode, encode, summarize
 from agent.host.nri.decisions import EngineDecisions
@@ -177,6 +178,70 @@ def test_a_pod_that_has_not_started_is_placed_again(tmp_path: Path) -> None:
     assert [world.holds(uid) for uid in ("web", "db")] == ["1", "4-5"]
     world.start("db")
     assert (world.effective("db"), world.condition("db")) == ("4-5", "True Aligned")
+
+
+def whole(uid: str, cpu: str, *containers: dict[str, Any], created: int = 0) -> dict[str, Any]:
+    """A pod with resources of its own."""
+    body = manifest(uid, *containers, created=created)
+    sizes = {"cpu": cpu, "memory": "1Gi"}
+    body["spec"]["resources"] = {"requests": sizes, "limits": sizes}
+    return body
+
+
+WHOLE = {
+    "topologyManagerScope": "pod",
+    "featureGates": {"PodLevelResources": True, "PodLevelResourceManagers": True},
+}
+
+
+def test_a_pod_that_is_managed_as_a_whole_is_placed_again(tmp_path: Path) -> None:
+    """CPUs that are the pod's, and no container's, were lost: it has others now, all within the root."""
+    world = node(tmp_path / "tree", settings=WHOLE)
+    world.see(whole("db", "3", container(cpu="1"), created=1))
+    books = world.engine.ledger.cpus
+    assert (str(books.pools["db"]), world.holds("db")) == ("1-3", "1")
+    narrow(world, "0-1,4-7")
+    world.engine.reconcile()
+    assert str(world.engine.ledger.cpus.pools["db"]) == "4-6"
+    world.start("db")
+    world.engine.reconcile()
+    assert world.effective("db") == world.holds("db") == "4"
+
+
+@pytest.mark.parametrize("settings", [{}, WHOLE], ids=["by container", "as a whole"])
+def test_a_pod_whose_memory_lies_outside_is_placed_again(tmp_path: Path, settings: Mapping[str, Any]) -> None:
+    """The root lost the NUMA node of its memory; a pod that runs stays."""
+    policy = {**STATIC, **settings, "topologyManagerPolicy": "single-numa-node"}
+    world = node(tmp_path / "tree", settings=policy)
+    sized = container(cpu="1", memory="1Gi")
+    for uid, bring in (("web", world.run), ("db", world.see)):
+        bring(whole(uid, "1", sized) if settings else manifest(uid, sized))
+    assert [str(world.engine.ledger.grant(uid, "app").mems) for uid in ("web", "db")] == ["0", "0"]
+    narrow(world, "1", "cpuset.mems")
+    world.engine.reconcile()
+    assert [str(world.engine.ledger.grant(uid, "app").mems) for uid in ("web", "db")] == ["0", "1"]
+    world.check()
+
+
+@pytest.mark.parametrize("file", ["cpuset.cpus", "cpuset.mems"])
+def test_a_root_that_was_narrowed_while_no_agent_ran(tmp_path: Path, file: str) -> None:
+    """At the start a pod that has not started is placed again, as is told; one whose container exists stays."""
+    settings, store = {**STATIC, "topologyManagerPolicy": "single-numa-node"}, MemoryStore()
+    world = node(tmp_path / "tree", store=store, settings=settings)
+    sized = container(cpu="1", memory="1Gi")
+    world.run(manifest("web", sized, created=1))
+    world.see(manifest("db", sized, created=2))
+    before = {uid: world.engine.ledger.grant(uid, "app") for uid in ("web", "db")}
+    narrow(world, {"cpuset.cpus": "4-7", "cpuset.mems": "1"}[file], file)
+    again = World(tmp_path / "tree", machine=MACHINE, store=store, settings=settings, pods=world.pods.values())
+    after = {uid: again.engine.ledger.grant(uid, "app") for uid in ("web", "db")}
+    assert after["web"] == before["web"]
+    assert (str(before["db"].mems), str(after["db"].mems)) == ("0", "1")
+    assert ("machine", f"{OUTSIDE}: default/db") in again.ears.problems
+    again.start("db")
+    assert again.effective("db") == again.holds("db")
+    third = World(tmp_path / "tree", machine=MACHINE, store=store, settings=settings, pods=again.pods.values())
+    assert third.engine.ledger == again.engine.ledger
 
 
 def test_a_container_with_nothing_left_is_not_put_beside_its_pods_others(tmp_path: Path) -> None:

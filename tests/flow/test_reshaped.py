@@ -126,6 +126,21 @@ def test_whole_cores_are_whole_after_smt_was_switched_on(tmp_path: Path) -> None
         assert cpus == CpuSet.union(core for core in world.machine.cores if core & cpus)
 
 
+def test_a_pod_that_is_managed_as_a_whole_is_placed_again(tmp_path: Path) -> None:
+    """Its CPUs lie on one node of the machine as it is now, with those that no container of it has."""
+    gates = {"PodLevelResources": True, "PodLevelResourceManagers": True}
+    settings = {**STRICT, "topologyManagerScope": "pod", "featureGates": gates}
+    bodies = pods(4, "1")
+    for body in bodies:
+        sizes = {"cpu": "3", "memory": "4Gi"}
+        body["spec"]["resources"] = {"requests": sizes, "limits": sizes}
+    world = booted(node(tmp_path, ONE, settings, *bodies), FOUR, tmp_path / "after")
+    books, machine = world.engine.ledger.cpus, world.engine.node.machine
+    assert [len(books.pools[f"db{each}"]) for each in range(4)] == [3] * 4
+    assert [len(machine.nodes_of(books.pools[f"db{each}"])) for each in range(4)] == [1] * 4
+    start(world, "db0", "db1", "db2", "db3")
+
+
 def test_a_machine_with_one_node_has_lost_no_memory(tmp_path: Path) -> None:
     """Four nodes become one, also under running containers: there is no node 1 to tell of, and all lies on node 0."""
     before = node(tmp_path, FOUR, STRICT, *pods(2, "3"))
