@@ -60,7 +60,7 @@ class Refusal:
         return "; ".join(str(self.facts[name]) for name in (OBSTACLE, HOLDER) if self.facts.get(name))
 
     def as_of(self) -> Refusal:
-        """The same as the last word: a holder is named as of this decision. Itself where there is nothing to change."""
+        """The same as the last word: a holder is named as of this decision. Itself where nothing changes."""
         holder = str(self.facts.get(HOLDER, ""))
         if not holder or holder.startswith(AS_OF):
             return self

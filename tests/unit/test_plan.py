@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from agent.core.cgroups.desired import DesiredSets, desired_sets, one_by_one, share
-from agent.core.cgroups.enforced import Look, after, unenforced
+from agent.core.cgroups.enforced import Look, after, sentence, unenforced
 from agent.core.cgroups.naming import UNSURE
 from agent.core.cgroups.plan import plan
 from agent.model.cgroup import Cause, Level, Write, Written
@@ -385,3 +385,46 @@ def test_who_follows_a_level_that_cannot_be_written_is_told_which() -> None:
     found, _, reason = told["db"]["main"].partition(": ")
     assert found == f"cpuset.cpus of {POD}/main is 4 instead of 4-5"
     assert reason.startswith(f"it follows {POD}, which could not be written: Permission denied")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        ("main", "4", f"cpuset.cpus of {POD}/main is 4 instead of 4-5: another program wrote it; it is put right"),
+        ("side", "0-5", f"its CPUs 4-5 are not its own yet, {POD}/side may still run there: another program"),
+    ],
+    ids=["less", "trespasses"],
+)
+def test_a_repair_is_told_as_it_is_paced(place: str, value: str, words: str) -> None:
+    """Processes on another container's CPUs are urgent; what is only less than granted waits longer and longer."""
+    world = node(2)
+    enforce(world)
+    world.kernel.write(f"{POD}/{place}", "cpuset.cpus", value)
+    wanted = desired_sets(LEDGER, world.names, world.observe(), RULES, MACHINE)
+    there = world.observe()
+    there = replace(there, cgroups=tuple(replace(each, populated=True) for each in there.cgroups))
+    told = unenforced(Look(LEDGER, world.names, MACHINE, wanted, there, {}, {}))
+    pace = {"main": ", with growing pauses", "side": " at once, and once a second where that does not last"}[place]
+    assert sentence(told["db"]).startswith(f"main: {words}")
+    assert sentence(told["db"]).endswith(f"it is put right again{pace}")
+
+
+@pytest.mark.parametrize(
+    ("file", "value", "words"),
+    [("cpuset.cpus", "4-6", "asks for 4-6 instead of 4-5, and has 4-5 for now"),
+     ("cpuset.cpus", "", "asks for nothing instead of 4-5, and has 4-5 for now")],
+)  # fmt: skip
+def test_a_container_that_asks_for_something_else_is_told_so(file: str, value: str, words: str) -> None:
+    """What is in force is as granted only since the cgroup above has no more: two equal sets are never compared."""
+    world = node(2)
+    enforce(world)
+    there = world.observe()
+    changed = {"cpus": CpuSet.parse(value)}
+    there = replace(
+        there,
+        cgroups=tuple(replace(each, **changed) if each.path == f"{POD}/main" else each for each in there.cgroups),
+    )
+    wanted = desired_sets(LEDGER, world.names, there, RULES, MACHINE)
+    refused = {(f"{POD}/main", file): "EBUSY"}
+    told = unenforced(Look(LEDGER, world.names, MACHINE, wanted, there, refused, {}))
+    assert told["db"]["main"].startswith(f"{file} of {POD}/main {words}: EBUSY: a cgroup below it holds others")

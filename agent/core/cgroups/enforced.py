@@ -11,6 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.core.cgroups.desired import DesiredSets, Names, S, own_of, parent_of, pool_of
+from agent.core.cgroups.drift import trespassing
 from agent.core.cgroups.naming import UNSURE
 from agent.core.cgroups.plan import CPUS, MEMS
 from agent.core.cgroups.release import QUOTA_FILES
@@ -49,6 +50,7 @@ _CUT = "which another program made narrower ({has}); that is put right again, wi
 _TAKEN = "from which {lost} were taken: a cpuset partition beside it has them, or they are offline"
 _UNFINISHED = "a container was named while this was being written; all of it is planned again at once"
 _AGAIN = "another program wrote it; it is put right again, with growing pauses"
+_AT_ONCE = "another program wrote it; it is put right again at once, and once a second where that does not last"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,12 +211,16 @@ def _memory(look: Look, cgroup: Cgroup, mems: NodeSet) -> str:
             f"its memory is not bound to NUMA nodes {mems}: it has pages on nodes {pages}, which the kernel "
             "would move at once; create the pod again, or let them be moved (numalign.io/move-memory)"
         )
+    if cgroup.effective_mems == mems:
+        return _asks(look, cgroup, MEMS, mems)
     return _differs(look, cgroup.path, MEMS, str(cgroup.effective_mems), str(mems))
 
 
 def _own(look: Look, cgroup: Cgroup, cpus: CpuSet, alone: CpuSet, strays: Iterable[tuple[Cgroup, CpuSet]]) -> str:
     """Why a container does not have its CPUs for itself, and in full."""
-    if cgroup.cpus != cpus or cgroup.effective_cpus != cpus:
+    if cgroup.cpus != cpus and cgroup.effective_cpus == cpus:
+        return _asks(look, cgroup, CPUS, cpus)
+    if cgroup.effective_cpus != cpus:
         at = _blamed(look, cgroup.path) if cgroup.cpus == cpus else cgroup.path
         return _differs(look, cgroup.path, CPUS, str(cgroup.effective_cpus), str(cpus), at)
     others = [(each.path, stray & alone) for each, stray in strays if stray & alone]
@@ -258,6 +264,14 @@ def _differs(look: Look, path: str, file: str, found: str, wanted: str, at: str 
     return f"{file} of {path} is {found or 'empty'} instead of {wanted}: {_reason(look, path, file, at or path)}"
 
 
+def _asks(look: Look, cgroup: Cgroup, file: str, wanted: IdSet) -> str:
+    """Why a container may have more than it shall as soon as its parent has more: it asks for something else."""
+    asked = _sets(cgroup, file)[0]
+    reason = _reason(look, cgroup.path, file, cgroup.path)
+    asks = f"{file} of {cgroup.path} asks for {asked or 'nothing'} instead of {wanted}"
+    return f"{asks}, and has {wanted} for now: {reason}"
+
+
 def _reason(look: Look, path: str, file: str, at: str) -> str:
     """Why a file of a cgroup is not as it should be; `at`: the cgroup that keeps it from that."""
     if look.stopped:
@@ -268,9 +282,16 @@ def _reason(look: Look, path: str, file: str, at: str) -> str:
     asked = file in (CPUS, MEMS) and (not error or (error == "EACCES" and at == path))
     above = _above(look, path, file) if asked else ""
     if above or not error:
-        return above or _AGAIN
+        return above or (_AT_ONCE if _is_urgent(look, path, file) else _AGAIN)
     follows = "" if at == path else f"it follows {at}, which could not be written: "
     return f"{follows}{error}: {REMEDIES.get(error, _ELSE)}"
+
+
+def _is_urgent(look: Look, path: str, file: str) -> bool:
+    """Whether a repair has no pause (`agent.engine.backoff`): a set was emptied under processes, or they trespass."""
+    if file == CPUS and path in trespassing(look.ledger, look.wanted, look.tree):
+        return True
+    return any(each.path == path and each.populated and not _sets(each, file)[0] for each in look.tree.cgroups)
 
 
 def _above(look: Look, path: str, file: str) -> str:
