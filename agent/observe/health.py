@@ -5,7 +5,9 @@
     ready    recovery is done, checkpoint and cgroups can be used, and a complete list of pods and the names of all
              containers are known; the text says what is missing
 
-Started by `agent.app`. Answers GET and HEAD only, on loopback by default (safety.md S20).
+Started by `agent.app`. Answers GET and HEAD only, on loopback by default (safety.md S20). A program that asks in a
+loop gets a share of one CPU (`agent.observe.share`): beyond that each answer is held for a moment, which is shorter
+than a probe waits.
 """
 
 from __future__ import annotations
@@ -17,9 +19,14 @@ from typing import ClassVar
 
 from agent.errors import HostError, SettingsError
 from agent.observe.listener import PATIENCE, HttpHandler, HttpListener
+from agent.observe.share import CpuShare
 
 STALE_SECONDS = 60.0
 """A loop that did not turn for so long is stuck: it turns often, and a hanging write stalls nothing (S8)."""
+HELD = 0.1
+"""Seconds for which an answer is held while the share of the CPU is used up."""
+AHEAD = 0.25
+"""Seconds of CPU time that may be used at once."""
 HIGHEST_PORT = 65_535
 RECOVERY = "recovery"
 """The condition that stands until ledger, cgroups and pods are put together."""
@@ -95,20 +102,20 @@ class Server:
             free one.
         pages: path -> page.
         patience: seconds that a connection may last.
+        share: of one CPU, for all that ask.
 
     Raises:
         SettingsError: the address is malformed.
         HostError: it cannot be listened on.
     """
 
-    def __init__(self, address: str, pages: Mapping[str, Page], *, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, address: str, pages: Mapping[str, Page], *, patience: float = PATIENCE, share: CpuShare | None = None
+    ) -> None:
         host, port = parse_address(address)
-
-        class Ours(_HealthHandler):
-            served: ClassVar[Mapping[str, Page]] = pages
-
+        ours = type("Ours", (_HealthHandler,), {"served": pages, "share": share or CpuShare(ahead=AHEAD)})
         try:
-            self._server = HttpListener((host, port), Ours, "a page failed", patience=patience)
+            self._server = HttpListener((host, port), ours, "a page failed", patience=patience)
         except OSError as error:
             raise HostError(
                 address, f"cannot be listened on: {error.strerror}; choose another --metrics-address"
@@ -134,7 +141,13 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 class _HealthHandler(HttpHandler):
-    served: ClassVar[Mapping[str, Page]] = {}
+    served: ClassVar[Mapping[str, Page]]
+    share: ClassVar[CpuShare]
+
+    def handle(self) -> None:
+        """See BaseRequestHandler: all that a request costs is charged."""
+        with self.share.charged():
+            super().handle()
 
     def do_GET(self) -> None:  # noqa: N802 - http.server's name
         self._serve(body=True)
@@ -143,6 +156,8 @@ class _HealthHandler(HttpHandler):
         self._serve(body=False)
 
     def _serve(self, *, body: bool) -> None:
+        if not self.server.crowded:
+            time.sleep(min(HELD, self.share.wait()))
         page = self.served.get(self.path) or self.served.get(self.path.partition("?")[0])
         if page is None:
             status, kind, text = (

@@ -128,6 +128,12 @@ class HttpListener(HTTPServer):
         host, port = self.server_address[:2]
         return f"[{host!s}]:{port}" if ":" in str(host) else f"{host!s}:{port}"
 
+    @property
+    def crowded(self) -> bool:
+        """Whether so many connections are open that one which is held may soon be dropped."""
+        with self._lock:
+            return len(self._open) > MOST * 3 // 4
+
     def server_bind(self) -> None:
         """HTTPServer's own asks DNS for the name of its address, which may not answer yet."""
         TCPServer.server_bind(self)

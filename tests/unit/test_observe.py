@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import json
@@ -9,6 +10,7 @@ import logging
 import re
 import socket
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -22,8 +24,10 @@ from agent.core.accounting.usage import MemoryUse, NodeUse
 from agent.errors import HostError, SettingsError
 from agent.model.idset import CpuSet
 from agent.observe import logs
-from agent.observe.health import STALE_SECONDS, Health, Server, parse_address
+from agent.observe.health import HELD, RECOVERY, STALE_SECONDS, Health, Server, parse_address
+from agent.observe.listener import MOST
 from agent.observe.metrics import SPECS, Metrics, Shown
+from agent.observe.share import CpuShare
 from agent.observe.threads import watched
 from agent.operation import operation
 from tests.patience import PATIENCE
@@ -274,6 +278,56 @@ def test_pages_answer_get_and_head_and_nothing_else() -> None:
         caught.value.close()
     with pytest.raises(HostError, match="cannot be listened on: Address already in use"):
         Server(server.address, {})
+    server.close()
+
+
+def test_questions_in_a_loop_have_a_share_of_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is charged; beyond the share an answer is held for a tenth of a second, and is the truth of its moment."""
+    held: list[float] = []
+    monkeypatch.setattr(time, "sleep", held.append)
+    now, used, health = [0.0], [0.0], Health()
+    share = CpuShare(0.05, 0.25, clock=lambda: now[0], used=lambda: used[0])
+
+    def slow(_accept: str) -> tuple[int, str, bytes]:
+        used[0] += 0.2
+        return 200, "text/plain", b""
+
+    server = Server("127.0.0.1:0", {**health.pages(), "/slow": slow}, share=share)
+
+    def ask(path: str) -> int:
+        try:
+            with urllib.request.urlopen(f"http://{server.address}{path}") as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            error.close()
+            return error.code
+
+    assert [ask("/slow"), ask("/readyz"), ask("/slow")] == [200, 503, 200]
+    assert held == [0, 0, 0]
+    health.set(RECOVERY, "")
+    assert [ask("/readyz"), ask("/healthz")] == [200, 200], "Ready is told of the moment, never of an older one"
+    assert held[3:] == [HELD, HELD]
+    now[0] += 10
+    assert (ask("/healthz"), held[5:]) == (200, [0])
+    server.close()
+
+
+def test_nothing_is_held_where_places_run_out() -> None:
+    """A prober whose connection is held could lose its place: it is answered at once, with no share left."""
+    used = [0.0]
+    share = CpuShare(0.05, 0.25, clock=lambda: 0.0, used=lambda: used[0])
+    with share.charged():
+        used[0] += 1000
+    server = Server("127.0.0.1:0", {"/x": lambda _accept: (200, "text/plain", b"hello")}, share=share)
+    host, _, port = server.address.rpartition(":")
+    with contextlib.ExitStack() as silent:
+        for _ in range(MOST * 3 // 4):
+            silent.enter_context(socket.create_connection((host, int(port))))
+        began = time.monotonic()
+        for _ in range(50):
+            with urllib.request.urlopen(f"http://{server.address}/x") as answer:
+                assert answer.read() == b"hello"
+        assert time.monotonic() - began < 50 * HELD
     server.close()
 
 
