@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from agent.core.admission.empty_resources import as_the_kubelet_sees
 from agent.core.admission.node import Node
@@ -37,9 +38,10 @@ from agent.model.ledger import Ledger
 from agent.model.pod import Pod, Stage
 from agent.model.rules import OnMisalignment
 
-MOST_CLAIMED = 1000
-"""Pods whose claims are remembered, known or not: ten times what a node has."""
+MOST_TOLD = 1000
+"""Pods whose devices or claims are remembered, known or not: ten times what a node has."""
 
+T = TypeVar("T")
 
 Told = Callable[[Node, Ledger, TrackedPod, Given | None], TrackedPod]
 """(managers, ledger before the decision, pod, devices that the kubelet gave it) -> the pod as it is told."""
@@ -315,19 +317,21 @@ def made_softer(state: State, uid: str, wish: OnMisalignment, now: float) -> Sta
 
 def devices_reported(state: State, uid: str, given: Given) -> State:
     """The kubelet told which devices it gave a pod."""
-    device_tracker = state.device_tracker.with_given(uid, given)
+    tracker = state.device_tracker
+    device_tracker = replace(tracker, given=_known_few(state, tracker.given)).with_given(uid, given)
     return replace(state, device_tracker=device_tracker, node=device_tracker.node(state.node))
 
 
 def claims_reported(state: State, uid: str, claims: Claims) -> State:
-    """It became known which devices a pod's claims gave it.
-
-    It may be told before the pod is decided. One that never comes takes no room for long: of many, unknown ones go.
-    """
+    """It became known which devices a pod's claims gave it."""
     tracker = state.device_tracker
-    if len(tracker.claims) >= MOST_CLAIMED:
-        tracker = replace(tracker, claims={each: of for each, of in tracker.claims.items() if each in state.pods})
+    tracker = replace(tracker, claims=_known_few(state, tracker.claims))
     return replace(state, device_tracker=tracker.claim(uid, claims))
+
+
+def _known_few(state: State, told: Mapping[str, T]) -> Mapping[str, T]:
+    """What may be told before a pod is decided; one that never comes takes no room: of many, unknown ones go."""
+    return told if len(told) < MOST_TOLD else {uid: each for uid, each in told.items() if uid in state.pods}
 
 
 def devices_late(state: State, uid: str, at: Moment, *, running: bool) -> Transition:

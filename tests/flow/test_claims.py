@@ -14,7 +14,7 @@ from agent.core.devices.claims import told
 from agent.core.explain.serialize import lines
 from agent.core.forecast.whatif import Difference, WhatIf, what_if
 from agent.engine.explaining import explained
-from agent.engine.transitions import MOST_CLAIMED
+from agent.engine.transitions import MOST_TOLD
 from agent.kube.objects.pod_objects import seen
 from agent.kube.pod_report import ASSIGNMENT
 from agent.model.claims import ClaimDevice
@@ -375,10 +375,10 @@ def test_claims_of_pods_that_never_come_are_forgotten(tmp_path: Path) -> None:
     node = Node(tmp_path, Api(slices(device("d1", 1)), c=claim(result("d1"))))
     node.known(using("c", **STRICT))
     engine = node.world.engine
-    for number in range(MOST_CLAIMED + 10):
+    for number in range(MOST_TOLD + 10):
         engine.claims_reported(f"ghost{number}", {"app": (ClaimDevice("c", DRIVER, "n", "d1"),)})
     remembered = engine.snapshot.device_tracker.claims
-    assert (len(remembered) <= MOST_CLAIMED, "job" in remembered) == (True, True)
+    assert (len(remembered) <= MOST_TOLD, "job" in remembered) == (True, True)
 
 
 def test_s18_a_version_without_it_moves_nothing(tmp_path: Path) -> None:

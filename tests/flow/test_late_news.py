@@ -12,6 +12,7 @@ import pytest
 from agent.core.devices.kubelet import Offered
 from agent.engine.early import CLAIMED_WITHIN
 from agent.engine.state import MOST_GONE
+from agent.engine.transitions import MOST_TOLD
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
 from agent.model.idset import NodeSet
@@ -99,6 +100,40 @@ def test_pods_that_are_gone_are_remembered_within_bounds(world: World) -> None:
     for uid in uids:
         world.engine.pods_gone([uid])
     assert list(world.engine.snapshot.gone) == uids[5:]
+    world.engine.pods_gone(uids)
+    assert list(world.engine.snapshot.gone) == uids[5:], "so it is with many at once"
+
+
+@pytest.mark.parametrize("news", NEWS.values(), ids=NEWS)
+def test_s13_a_pod_whose_end_is_forgotten_holds_nothing_for_long(tmp_path: Path, news: News) -> None:
+    """So many pods went since that its uid is not remembered: late news give it nothing, the runtime's a minute."""
+    now = [100.0]
+    world = World(tmp_path, clock=lambda: now[0])
+    world.engine.pods_listed(set())
+    world.run(JOB)
+    world.end("job")
+    world.engine.pods_gone(["job"])
+    world.engine.pods_gone([f"p{number:05}" for number in range(MOST_GONE)])
+    assert not world.engine.snapshot.over("job")
+    news(world)
+    assert world.holds("job") == ("1-3" if news is NEWS["the runtime's question"] else "")
+    now[0] += CLAIMED_WITHIN + 1
+    world.engine.reconcile()
+    assert (world.holds("job"), "job" in world.engine.pods, world.engine.snapshot.over("job")) == (
+        "", False, news is NEWS["the runtime's question"],
+    )  # fmt: skip
+    world.run(NEXT)
+    assert world.holds("next") == "1-3"
+
+
+def test_devices_of_pods_that_never_come_are_remembered_within_bounds(world: World) -> None:
+    """The kubelet may tell of a pod before it is decided; of many that is kept for pods that are known."""
+    world.run(JOB)
+    for uid in ("job", *(f"p{number:05}" for number in range(MOST_TOLD + 10))):
+        world.engine.devices_reported(uid, {"app": (Offered("example.com/gpu", "0", NodeSet.of(0)),)})
+    given = world.engine.snapshot.device_tracker.given
+    assert len(given) <= MOST_TOLD
+    assert "job" in given
 
 
 def test_a_question_that_was_given_up_is_not_decided_later(world: World) -> None:
