@@ -35,7 +35,9 @@ def allocated(pod: Pod, body: Raw) -> Pod:
         resources            what is in force, also before it became what was admitted (1.33 and later)
         neither              a container that was never made, or that does not run (1.27 to 1.32), or a kubelet that
                              cannot resize. The spec counts where the pod is seen for the first time; later what was
-                             counted before (`as_counted`, by `Pod.untold`)
+                             counted before (`as_counted`, by `Pod.untold`). So it is after a restart for a pod that
+                             no ledger has: it was refused, or not saved. The scheduler counts a resize that waits as
+                             well, and the first container's status puts it right
 
     A static pod has no resize: its manifest counts. Conditions and generations are not needed: the numbers say it.
     """

@@ -448,6 +448,33 @@ def test_a_crash_loop_keeps_what_it_holds_through_a_restart_of_the_agent(tmp_pat
     assert again.holds("hog") == before
 
 
+@pytest.mark.parametrize("why", ["refused", "not saved"])
+def test_what_no_ledger_has_is_put_right_by_the_kubelets_first_numbers(tmp_path: Path, why: str) -> None:
+    """A resize before the first container, then a restart: the specification counts, until a container's status."""
+    world = node(tmp_path, settings={"onMisalignment": "wait"})
+    if why == "refused":
+        world.run(manifest("job", container(cpu="14")))
+    else:
+        world.store.full = "No space left on device"
+    for cpu in ("4", "12"):
+        world.heard(told(manifest("hog", container(cpu=cpu)), app=WAITING))
+    assert "hog" not in world.engine.ledger.pods
+    assert world.engine.pods["hog"].pod.containers[0].requests["cpu"] == 4000
+    world.store.full = ""
+    there = [pod for pod in world.pods.values() if pod.uid == "job"]
+    again = World(tmp_path, machine=CORES, store=world.store, settings={"onMisalignment": "wait"}, pods=there)
+    again.heard(told(manifest("hog", container(cpu="12")), app=WAITING))
+    if why == "refused":
+        again.end("job")
+    again.engine.pods_listed({"hog"})
+    assert len(CpuSet.parse(again.holds("hog"))) == 12, "no more than the scheduler counts for a resize that waits"
+    again.start("hog")
+    again.heard(told(manifest("hog", container(cpu="12")), app={"containerID": "containerd://x", **sizes("4")}))
+    assert held(again) == 4
+    again.run(manifest("next", container(cpu="10"), created=1))
+    assert held(again, "next") == 10
+
+
 def test_sidecars_and_confined_pods_wait_for_the_kubelets_numbers_too(tmp_path: Path) -> None:
     """Neither a sidecar that waits nor a confined pod's container grows by its specification."""
     world = node(tmp_path)

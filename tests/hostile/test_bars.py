@@ -21,8 +21,10 @@ import pytest
 from agent.errors import MalformedError
 from tests.hostile.asking import taken
 from tests.hostile.claims import FOLLOWING
-from tests.hostile.objects import HUGE, LARGEST, whole
+from tests.hostile.kinds import Object, resources
+from tests.hostile.objects import HUGE, LARGEST, SPACE, plain, whole
 from tests.hostile.rounds import SEED, arriving, bring, fitting
+from tests.matrix.api_objects import bound
 from tests.matrix.conftest import Make
 from tests.matrix.node import Node
 from tests.patience import until
@@ -121,6 +123,69 @@ def test_hostile_110_pods_cost_an_innocent_one_nothing(make: Make, *, everything
     events = Counter(each["involvedObject"].get("uid") for each in node.api.events)
     assert max(events.values(), default=0) <= 2 * PER_POD, "of two agents"
     assert len(node.api.events) <= PER_MINUTE * (2 + (time.monotonic() - began) / 60), "of two agents, of any minute"
+
+
+def named(node: Node, body: Object) -> None:
+    """Its author wrote spec.nodeName, and asks for most of the node; no scheduler bound it."""
+    resources(body, cpu="12", memory="8Mi")
+    node.api.put("pods", {**body, "spec": {**body["spec"], "nodeName": node.name}, "status": {"phase": "Pending"}})
+
+
+def mirrored(node: Node, body: Object) -> None:
+    """The same, and it says that it is the mirror of a static pod: two of a hash, each."""
+    digest = f"{int(body['metadata']['name'].rpartition('-')[2]) // 8:032x}"
+    marks = {"config.hash": digest, "config.mirror": digest, "config.source": "file"}
+    body["metadata"]["annotations"] |= {f"kubernetes.io/{key}": value for key, value in marks.items()}
+    named(node, body)
+
+
+def resized(node: Node, body: Object) -> None:
+    """Known with a tenth of a CPU, and resized up and down before it has a container; no kubelet follows that."""
+    resources(body, cpu="100m", memory="8Mi")
+    node.api.put("pods", bound(body, node.name))
+    node.wait(lambda: node.told(_key(body)).status, f"a word on {_key(body)}")
+    for cpu in ("12", "64", "9223372036854775807", "1m", "12"):
+        node.api.change("pods", _key(body), lambda each, cpu=cpu: resources(each, cpu=cpu, memory="8Mi"))  # type: ignore[misc] # bound here
+
+
+def replaced(node: Node, body: Object) -> None:
+    """A Job's pods, each with most of the node, that come and go."""
+    resources(body, cpu="12", memory="8Mi")
+    for number in range(4):
+        uid = f"{body['metadata']['uid']}-{number}"
+        node.api.put("pods", bound({**body, "metadata": {**body["metadata"], "uid": uid}}, node.name))
+        if number % 2:
+            node.api.change("pods", _key(body), lambda each: each["status"].update(phase="Failed"))
+        node.api.remove("pods", _key(body))
+
+
+def _key(body: Object) -> str:
+    return f"{body['metadata']['namespace']}/{body['metadata']['name']}"
+
+
+def test_hostile_110_pods_that_are_named_mirrored_resized_or_replaced_hold_nothing(make: Make) -> None:
+    """A real agent keeps its bars; innocent pods before, beside and after a restart have CPUs, and they alone."""
+    node = make(settings=FOLLOWING)
+    node.start()
+    pinned(node, "db")
+    node.api.put("namespaces", {"metadata": {"name": SPACE}})
+    kinds = (named, mirrored, resized, replaced)
+    for number in range(CROWD):
+        kinds[number % len(kinds)](node, plain(f"evil-{number}"))
+    pinned(node, "web")
+
+    def alone(*names: str) -> None:
+        mine = {node.uid(name) for name in names}
+        node.wait(lambda: {*node.ledger().cpus.assigned} == mine, lambda: str(node.ledger().cpus.assigned))
+
+    alone("db", "web")
+    whole_and_live(node)
+    node.restart()
+    node.turns()
+    pinned(node, "batch")
+    alone("db", "web", "batch")
+    node.judge()
+    whole_and_live(node)
 
 
 def test_hostile_pods_that_run_move_nobody(make: Make) -> None:
