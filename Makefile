@@ -84,22 +84,22 @@ unit: $(READY)
 ##@ Measure
 bench: $(READY) ## time what runs: discovery, merge, admission, 500 containers, answers to the runtime, hostile pods, simulation, what-if
 	@failed=0; for name in discovery merge admission node answers readers hostile simulate whatif; do \
-	    echo "== $$name"; $(BIN)/python -m tests.bench.$$name || failed=1; \
+	    echo "== $$name"; $(BIN)/python -m tools.bench.$$name || failed=1; \
 	done; exit $$failed
 
 bench-compare: $(READY) ## is this commit slower than BASE=REVISION? five interleaved rounds of both
-	$(BIN)/python -m tests.bench.compare --base $(BASE) $(ARGS)
+	$(BIN)/python -m tools.bench.compare --base $(BASE) $(ARGS)
 
 .PHONY: bench-fleet
 bench-fleet: $(READY) ## numalign fleet timed: 5,000 paper nodes on a real API server (ARGS=--paper: from a file)
-	$(BIN)/python -m tests.bench.fleetview $(ARGS)
+	$(BIN)/python -m tools.bench.fleetview $(ARGS)
 
 .PHONY: bench-summaries
 bench-summaries: $(READY) ## what fleet.publish costs a real API server: 60 agents without and with summaries
-	$(BIN)/python -m tests.bench.summaries $(ARGS)
+	$(BIN)/python -m tools.bench.summaries $(ARGS)
 
 bench-api: $(READY) ## load on a real API server: 200 agents, 5,000 nodes (ARGS=--quick: a minute; ARGS=--write: save)
-	$(BIN)/python -m tests.bench.api $(ARGS)
+	$(BIN)/python -m tools.bench.api $(ARGS)
 
 ##@ Long tests, by hand
 soak: $(READY) ## 500 pods churn for five minutes while API server, etcd and connections fail

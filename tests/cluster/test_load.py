@@ -1,4 +1,4 @@
-"""The load on the API server does not depend on other nodes' pods: `tests.bench.api` in small."""
+"""The load on the API server does not depend on other nodes' pods: `tools.bench.api` in small."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from agent.kube.topology_crd import SUMMARY
-from tests.bench.figures import broken, figures
-from tests.bench.load import Scenario
-from tests.bench.phases import Plan
+from tools.bench.figures import broken, figures
+from tools.bench.load import Scenario
+from tools.bench.phases import Plan
 
 pytestmark = pytest.mark.cluster
 PLAN = Plan(

@@ -15,8 +15,8 @@ ALLOWED_MIB = 128
 _SCRIPT = """
 import tempfile
 from pathlib import Path
-from tests.bench.node import start
-from tests.bench.sites import Files
+from tools.bench.node import start
+from tools.bench.sites import Files
 with tempfile.TemporaryDirectory() as folder:
     site = Files(Path(folder), 2)
     done = start(site.node, site.pods, site.cgroups, site.store)

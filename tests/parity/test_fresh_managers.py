@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.bench.oracle import NoOracleError, generate, oracle
 from tests.parity.reading import Vector
 from tests.parity.running import run
+from tests.peers.oracle import NoOracleError, generate, oracle
 
 
 @pytest.mark.go

@@ -11,9 +11,9 @@ import pytest
 
 from agent.host.machines import open_machine
 from agent.model.rules import Minor
-from tests.bench.oracle import NoOracleError, answer, oracle
 from tests.parity.node import Scenario
 from tests.peers import PeerMissingError, readers
+from tests.peers.oracle import NoOracleError, answer, oracle
 from tests.replay.odd import ODD
 from tests.replay.odd_machine import Odd
 from tests.replay.test_kubelet_view import archive, unpacked

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tests.bench.oracle import NoOracleError, answer, oracle
+from tests.peers.oracle import NoOracleError, answer, oracle
 from tests.referee import vectors
 from tests.referee.engine_node import EngineNode
 from tests.referee.generate import answered, generate

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent.model.idset import IdSet
-from tests.bench.oracle import NoOracleError, answer, oracle
+from tests.peers.oracle import NoOracleError, answer, oracle
 from tests.referee import vectors
 from tests.referee.engine_node import EngineNode
 from tests.referee.generate import answered, generate, overfull

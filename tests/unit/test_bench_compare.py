@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.bench.compare import medians, rows
+from tools.bench.compare import medians, rows
 
 MERGE = """microseconds per merge (times faster than Go); ! = goal missed
 case                       Go              lists      not preferred            demands      not preferred

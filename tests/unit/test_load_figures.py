@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.bench import paper
-from tests.bench.figures import FIRST, bookmarks, broken, figures
-from tests.bench.phases import Phase, Plan
-from tests.bench.relay import Traffic
+from tools.bench import paper
+from tools.bench.figures import FIRST, bookmarks, broken, figures
+from tools.bench.phases import Phase, Plan
+from tools.bench.relay import Traffic
 
 AGENTS = 10
 MARKS = Traffic(received=AGENTS * 2 * 294, open=30)

@@ -1,4 +1,4 @@
-"""The scenario of `tests.bench.api`: what agents cost the API server, phase by phase, and what others' pods add.
+"""The scenario of `tools.bench.api`: what agents cost the API server, phase by phase, and what others' pods add.
 
 start       all agents at once: discovery, lists, watches, and the first reports about the pods that are there
 idle        nothing changes
@@ -25,13 +25,13 @@ from typing import Self
 import yaml
 
 from agent.kube.topology_crd import PATH
-from tests.bench import crowd as c
-from tests.bench.edges import Place, Report
-from tests.bench.fleet import Fleet
-from tests.bench.phases import Phase, Plan
-from tests.bench.relay import Relay, Traffic
 from tests.cluster.control_plane import ControlPlane, cpu_seconds
 from tests.cluster.objects import namespace, pod
+from tools.bench import crowd as c
+from tools.bench.edges import Place, Report
+from tools.bench.fleet import Fleet
+from tools.bench.phases import Phase, Plan
+from tools.bench.relay import Relay, Traffic
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 OTHERS_MIX = 6

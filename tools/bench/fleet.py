@@ -1,4 +1,4 @@
-"""The processes that the agents of `tests.bench.load` run in."""
+"""The processes that the agents of `tools.bench.load` run in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
-from tests.bench.edges import Place, Report, run
+from tools.bench.edges import Place, Report, run
 
 CALM = 7
 """Reports in a row with nothing left to do and no request made, 0.3 s apart: then the agents are at rest. Longer than

@@ -1,6 +1,6 @@
 """A relay of TCP on loopback that counts: what passes through it is measured to the byte, TLS included.
 
-Used by `tests.bench.api`: only the agents connect through it, so that its counts are theirs and nobody else's.
+Used by `tools.bench.api`: only the agents connect through it, so that its counts are theirs and nobody else's.
 """
 
 from __future__ import annotations

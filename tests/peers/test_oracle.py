@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.oracle import NoOracleError, digest, oracle
+from tests.peers.oracle import NoOracleError, digest, oracle
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The measured process of `tests.bench.fleetview`: reads a fleet, asks it, draws it; prints its figures as JSON."""
+"""The measured process of `tools.bench.fleetview`: reads a fleet, asks it, draws it; prints its figures as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agent.app.fleet.source import ApiSource, FileSource
 from agent.cli.fleet import picture
 from agent.engine.node_summary import Managers
 from agent.kube.caller import Caller
-from tests.bench.fleetview import peak
+from tools.bench.fleetview import peak
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.hostile`: what 110 hostile pods cost an innocent one, as ratios to the same beside none.
+"""`python -m tools.bench.hostile`: what 110 hostile pods cost an innocent one, as ratios to the same beside none.
 
     answer     from an innocent pod's arrival in the API to the word on it
     save       the ledger is on the disk, synced
@@ -149,4 +149,4 @@ def main(*, tree: Path | None, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m tests.bench.hostile")
+    main(prog_name="python -m tools.bench.hostile")

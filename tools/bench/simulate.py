@@ -1,4 +1,4 @@
-"""`python -m tests.bench.simulate`: `numalign simulate` timed, 10,000 pods over 100 machines of two kinds.
+"""`python -m tools.bench.simulate`: `numalign simulate` timed, 10,000 pods over 100 machines of two kinds.
 
 A quarter of the pods is Guaranteed with whole CPUs, some with a network card; the others share. The
 whole command runs, in a process of its own: manifests are read, tables are made. Wall time depends on who else uses
@@ -79,4 +79,4 @@ def _used() -> float:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m tests.bench.simulate")
+    main(prog_name="python -m tools.bench.simulate")

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.fleetview`: `numalign fleet` timed, 5,000 paper nodes from a real API server.
+"""`python -m tools.bench.fleetview`: `numalign fleet` timed, 5,000 paper nodes from a real API server.
 
 Nodes, their NodeResourceTopologies and pods that wait are created on a real etcd and kube-apiserver; then the fleet
 is read over the network, page by page, decoded, asked and drawn, in a process of its own. Wall time depends on who
@@ -24,8 +24,8 @@ import click
 import yaml
 
 from tests import peers
-from tests.bench.paperfleet import objects
 from tests.cluster.control_plane import ADMIN, ApiError, ControlPlane
+from tools.bench.paperfleet import objects
 
 NODES, WAITING = 5000, 12
 LOADED, ASKED, MIB = 10.0, 5.0, 300
@@ -101,7 +101,7 @@ def _kubeconfig(cluster: ControlPlane, folder: Path) -> Path:
 
 def _timed(arguments: list[str]) -> None:
     """Load, ask and draw in a process of its own; print what that took."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.bench.fleetview_one", *arguments]
+    command = [sys.executable, "-W", "ignore", "-m", "tools.bench.fleetview_one", *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found = json.loads(done.stdout)
     rows = list(_rows(found))

@@ -1,11 +1,11 @@
-"""What the phases of `tests.bench.load` amount to, per agent and per pod; and what must hold."""
+"""What the phases of `tools.bench.load` amount to, per agent and per pod; and what must hold."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
-from tests.bench.phases import Phase
+from tools.bench.phases import Phase
 
 WATCHES = 2
 """Open watches of an agent: its pods, its Node."""

@@ -1,6 +1,6 @@
-"""The page that `tests.bench.api` prints and deploy/docs/api-load.md keeps: tables, and the sums for 5,000 nodes.
+"""The page that `tools.bench.api` prints and deploy/docs/api-load.md keeps: tables, and the sums for 5,000 nodes.
 
-All of the arithmetic is here; the figures are `tests.bench.figures`.
+All of the arithmetic is here; the figures are `tools.bench.figures`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from agent.app.cluster.topology_loop import AGAIN
-from tests.bench.figures import BOOKMARK, MINUTE, RENEWAL, WATCHES, Cost, Figures
-from tests.bench.phases import Phase, Plan
+from tools.bench.figures import BOOKMARK, MINUTE, RENEWAL, WATCHES, Cost, Figures
+from tools.bench.phases import Phase, Plan
 
 NODES = 5000
 PODS_PER_SECOND = 50

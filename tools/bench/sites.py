@@ -1,4 +1,4 @@
-"""Trees for `tests.bench.node`: 250 pods in plain files, or on this machine's own v1 hierarchy."""
+"""Trees for `tools.bench.node`: 250 pods in plain files, or on this machine's own v1 hierarchy."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Plain:
     """Writes a set and what is in force of it: all that a kernel would show of these trees."""
 
     def write(self, hierarchy: str, path: str, file: str, value: str) -> None:
+        """Write one cgroup file, and its `.effective` where there is one."""
         Path(f"{hierarchy}{path}/{file}").write_text(value, "ascii")
         effective = Path(f"{hierarchy}{path}/{file}.effective")
         if effective.exists():

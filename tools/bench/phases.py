@@ -1,11 +1,11 @@
-"""What `tests.bench.load` is told to do, and what it found: values."""
+"""What `tools.bench.load` is told to do, and what it found: values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tests.bench.relay import Traffic
+from tools.bench.relay import Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Phase:
     """What one phase took.
 
     Attributes:
-        name: one of those in `tests.bench.load`.
+        name: one of those in `tools.bench.load`.
         others: others' pods that existed.
         seconds: its length.
         changes: others' changes within.

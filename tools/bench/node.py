@@ -1,4 +1,4 @@
-"""`python -m tests.bench.node`: how fast a node with 500 containers is put right, and how little is written.
+"""`python -m tools.bench.node`: how fast a node with 500 containers is put right, and how little is written.
 
     restart    the agent starts on a node whose sets were all reset: load, recover, scan, plan, write, read back
     at rest    the same start where nothing differs: not one write may happen
@@ -37,7 +37,7 @@ from agent.host.checkpoint import Checkpoint
 from agent.model.cgroup import Level, Written
 from agent.model.pod import Pod
 from agent.observe.windows import Windows
-from tests.bench.sites import CROWD, FEW, PODS, ROOT, SHARING, Files, Plain, Real, crowd, names_of, pod
+from tools.bench.sites import CROWD, FEW, PODS, ROOT, SHARING, Files, Plain, Real, crowd, names_of, pod
 
 TRIES = 5
 """Of which the quickest counts: the machine may be busy with something else. Of bursts it is the median: how long one
@@ -52,11 +52,13 @@ class Silent:
     def __init__(self, heard: Callable[[tuple[Written, ...]], None] = lambda _results: None) -> None:
         self.count, self._heard = 0, heard
 
-    def admitted(self, *_: Any) -> None: ...  # noqa: ANN401 - a Reporter's arguments
+    def admitted(self, *_: Any) -> None:  # noqa: ANN401 - a Reporter's arguments
+        """Pass on nothing."""
 
     refused = released = problem = enforced = admitted
 
     def written(self, results: tuple[Written, ...]) -> None:
+        """Count the results and pass them on."""
         self.count += len(results)
         self._heard(results)
 
@@ -293,4 +295,4 @@ def why_not_real() -> str:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m tests.bench.node")
+    main(prog_name="python -m tools.bench.node")

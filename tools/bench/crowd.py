@@ -1,4 +1,4 @@
-"""The rest of the cluster, for `tests.bench.api`: nodes and pods in thousands, and how they change.
+"""The rest of the cluster, for `tools.bench.api`: nodes and pods in thousands, and how they change.
 
 Plain HTTP over kept-alive connections, a few threads: what this costs the API server is measured apart.
 """

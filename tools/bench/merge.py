@@ -1,4 +1,4 @@
-"""`python -m tests.bench.merge`: the merge timed against the kubelet's own, in the same run.
+"""`python -m tools.bench.merge`: the merge timed against the kubelet's own, in the same run.
 
 The Go oracle measures the kubelet's merge of lists that hold every mask (Go walks their product, whatever is in it);
 ours merges the same lists written out, and as demands, which is what runs in production. Two columns each: as they
@@ -23,8 +23,8 @@ from agent.core.merge.order import Order
 from agent.core.merge.provider import Answer
 from agent.model.hint import IMPOSSIBLE, Stance
 from agent.model.rules import Policy, TopologyRules
-from tests.bench.machines import HARD, ORDINARY, Scene, near
-from tests.bench.oracle import NoOracleError, bench, oracle
+from tests.peers.oracle import NoOracleError, bench, oracle
+from tools.bench.machines import HARD, ORDINARY, Scene, near
 
 GOALS = {(4, 3): 10, (6, 3): 100, (8, 3): 10_000}
 """(nodes, lists) -> how many times faster than Go every column of ours must be."""
@@ -166,4 +166,4 @@ def _against_go(rows: Iterator[Row]) -> bool:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m tests.bench.merge")
+    main(prog_name="python -m tools.bench.merge")

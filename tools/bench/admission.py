@@ -1,4 +1,4 @@
-"""`python -m tests.bench.admission`: one whole admission timed against the kubelet's managers, in the same run.
+"""`python -m tools.bench.admission`: one whole admission timed against the kubelet's managers, in the same run.
 
 The machine is the oracle's: 8 NUMA nodes, 256 CPUs, 64 GiB and a GPU each; the pod is one Guaranteed container of 8
 CPUs and 16 GiB, with and without a GPU. Go's figure includes its state files, so ours is given twice: the decision
@@ -28,7 +28,7 @@ from agent.model.outcome import Admitted
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.rules import Compatibility, CpuRules, MemoryRules, Policy, Rules, TopologyRules
-from tests.bench.oracle import NoOracleError, bench, oracle
+from tests.peers.oracle import NoOracleError, bench, oracle
 
 GPU = "example.com/gpu"
 GOAL_MS = 5.0  # median, 8 nodes, 256 CPUs, with a device
@@ -132,4 +132,4 @@ def main(*, alone: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m tests.bench.admission")
+    main(prog_name="python -m tools.bench.admission")

@@ -1,6 +1,6 @@
-"""What `fleet.publish` costs the API server: `python -m tests.bench.summaries`, or `make bench-summaries`.
+"""What `fleet.publish` costs the API server: `python -m tools.bench.summaries`, or `make bench-summaries`.
 
-The agents of `tests.bench.api` run twice against a real etcd and kube-apiserver, without summaries and with them.
+The agents of `tools.bench.api` run twice against a real etcd and kube-apiserver, without summaries and with them.
 Requests, bytes, CPU time and what etcd wrote are told per pod that comes, runs and goes and has a CPU of its own, and
 what they mean for many nodes. A pod that shares CPUs costs two requests that it does not cost without summaries. CPU
 time is counted, so that others on the machine change the figures little. Exits with 1 where summaries cost a request
@@ -20,9 +20,9 @@ from pathlib import Path
 
 from agent.kube.topology_crd import SUMMARY
 from tests import peers
-from tests.bench.figures import Costs, costs
-from tests.bench.load import Scenario
-from tests.bench.phases import Phase, Plan
+from tools.bench.figures import Costs, costs
+from tools.bench.load import Scenario
+from tools.bench.phases import Phase, Plan
 
 FLEETS = (5000, 15000)
 RATE = 50
@@ -109,7 +109,7 @@ def main() -> int:
     """The program."""
     # One pod an agent: two changes of a pod that come within a second would be one patch on a slow machine.
     default = Plan(agents=60, processes=1, nodes=200, levels=(0,), present=20, quiet=20, own=60, steps=True)
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.summaries", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.bench.summaries", description=__doc__)
     for name in ("agents", "nodes", "present", "own"):
         parser.add_argument(f"--{name}", type=int, default=getattr(default, name))
     plan = replace(default, **vars(parser.parse_args()))

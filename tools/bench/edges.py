@@ -1,4 +1,4 @@
-"""Many agents' edges to the API server in one process, for `tests.bench.api`.
+"""Many agents' edges to the API server in one process, for `tools.bench.api`.
 
 Each agent is the real `PodSource`, `Intake`, `Namespaces`, `PodReporter`, `Publisher`, `TopologyLoop` and
 `read_start` with its own token, connections and threads, as on its own node. Two things are stand-ins, no others:

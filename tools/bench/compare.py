@@ -1,4 +1,4 @@
-"""`python -m tests.bench.compare --base REVISION`: is this revision slower than another? Rounds of both, interleaved.
+"""`python -m tools.bench.compare --base REVISION`: is this revision slower than another? Rounds of both, interleaved.
 
 Every round runs each benchmark in both trees, one after the other, so that what else the machine does falls on both.
 A row is slower where the median of its rounds is; rows are those that both print, without the peer's own column.
@@ -29,7 +29,7 @@ def rows(text: str) -> Iterator[tuple[str, float]]:
     """The numbers of a benchmark's table, each with its row's name and its column.
 
     Args:
-        text: what `python -m tests.bench.NAME` prints: words, then cells two spaces apart; a line of words alone
+        text: what `python -m tools.bench.NAME` prints: words, then cells two spaces apart; a line of words alone
             names the columns of those below it. Counts, goals and the peer's column are left out.
 
     """
@@ -77,7 +77,8 @@ def measure(folder: Path, trees: dict[str, Path], names: Sequence[str], rounds: 
                 if kept.exists():
                     continue
                 click.echo(f"round {number} of {rounds}: {name}, {tree}", err=True)
-                command = [sys.executable, "-m", f"tests.bench.{name}"]
+                package = "tools" if (place / "tools/bench").is_dir() else "tests"  # where it was until 0.2.0
+                command = [sys.executable, "-m", f"{package}.bench.{name}"]
                 done = subprocess.run(command, cwd=place, check=False, capture_output=True, text=True)
                 if done.returncode not in {0, 1}:
                     raise click.ClickException(
@@ -130,4 +131,4 @@ def _git(*words: str) -> str:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m tests.bench.compare")
+    main(prog_name="python -m tools.bench.compare")

@@ -1,9 +1,9 @@
-"""Load on the API server: `python -m tests.bench.api`, or `make bench-api`.
+"""Load on the API server: `python -m tools.bench.api`, or `make bench-api`.
 
 Starts a real etcd and kube-apiserver on loopback, fills them with nodes and pods, runs many agents' edges against
 them, and prints what that costs per agent and per pod, and what it means for 5,000 nodes. Exits with 1 when the cost
-grows with other nodes' pods (`tests.bench.figures.broken`), with 2 when there is no API server to measure.
-`--slices` measures what claims of DRA cost instead (`tests.bench.slices`).
+grows with other nodes' pods (`tools.bench.figures.broken`), with 2 when there is no API server to measure.
+`--slices` measures what claims of DRA cost instead (`tools.bench.slices`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import time
 from pathlib import Path
 
 from tests import peers
-from tests.bench import paper, slices
-from tests.bench.figures import as_json, broken, figures
-from tests.bench.load import Scenario
-from tests.bench.phases import Plan
+from tools.bench import paper, slices
+from tools.bench.figures import as_json, broken, figures
+from tools.bench.load import Scenario
+from tools.bench.phases import Plan
 
 DOCUMENT = Path(__file__).parents[2] / "deploy/docs/api-load.md"
 QUICK = Plan(agents=20, processes=2, nodes=200, levels=(0, 1000), quiet=6, own=20, settle=1)
@@ -78,7 +78,7 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 def _options() -> argparse.Namespace:
     default = Plan()
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.api", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.bench.api", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a minute: 20 agents, 200 nodes, 1,000 pods")
     parser.add_argument("--agents", type=int, default=default.agents)
     parser.add_argument("--processes", type=int, default=default.processes, help="that the agents run in")

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.discovery`: how long it takes to read a machine.
+"""`python -m tools.bench.discovery`: how long it takes to read a machine.
 
     this machine    the live /sys, after import
     64 nodes        a tree of 256 CPUs in 64 nodes, as an old kernel shows it, unpacked and as an archive
@@ -81,4 +81,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m tests.bench.discovery")
+    main(prog_name="python -m tools.bench.discovery")

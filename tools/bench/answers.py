@@ -1,4 +1,4 @@
-"""`python -m tests.bench.answers`: how long the runtime waits for us (safety.md S9), through the real NRI protocol.
+"""`python -m tools.bench.answers`: how long the runtime waits for us (safety.md S9), through the real NRI protocol.
 
 A node of 100 pods. Then pods that the API brought before, as almost all are, and pods that the runtime brings first
 and that are looked up and decided at RunPodSandbox. What counts is what the runtime measured from question to answer,
@@ -18,9 +18,9 @@ from agent.host.nri.driver import NriDriver
 from agent.host.nri.plugin import Plugin
 from agent.model.podspec import pod_from
 from tests import peers
-from tests.bench.node import Table
 from tests.flow.world import World, container, manifest
 from tests.nri.peer import Peer, quick
+from tools.bench.node import Table
 
 MACHINE = "4 sockets x 1 node x 32 cores x 2 threads"
 THERE, NEW = 100, 60

@@ -1,4 +1,4 @@
-"""Thousands of nodes on paper for `tests.bench.fleetview`: each filled and thinned by the real managers, at random.
+"""Thousands of nodes on paper for `tools.bench.fleetview`: each filled and thinned by the real managers, at random.
 
 Workloads are of few sizes, as replicas are; nodes are of three shapes under three policies.
 """

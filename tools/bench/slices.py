@@ -1,4 +1,4 @@
-"""What claims of DRA cost the API server: `python -m tests.bench.slices`, or `make bench-api ARGS=--slices`.
+"""What claims of DRA cost the API server: `python -m tools.bench.slices`, or `make bench-api ARGS=--slices`.
 
 A real etcd and kube-apiserver have a ResourceSlice for each of 5,000 nodes. Connections of as many agents list the
 slices of their own node, as the agent does when a pod with a claim comes; then each of them watches them instead, as
@@ -23,11 +23,11 @@ from typing import Any
 
 from agent.kube.claims import SLICES
 from tests import peers
-from tests.bench.crowd import Crowd, Job
-from tests.bench.figures import MINUTE, RENEWAL
-from tests.bench.relay import Relay
 from tests.cluster.control_plane import ADMIN, ControlPlane, cpu_seconds
 from tests.patience import until
+from tools.bench.crowd import Crowd, Job
+from tools.bench.figures import MINUTE, RENEWAL
+from tools.bench.relay import Relay
 
 NODES, AGENTS, ROUNDS, QUIET = 5000, 200, 5, 120.0
 DEVICES = 8
@@ -186,7 +186,7 @@ def page(found: dict[str, Took], nodes: int, agents: int) -> Iterator[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """The program."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.slices", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.bench.slices", description=__doc__)
     parser.add_argument("--nodes", type=int, default=NODES)
     parser.add_argument("--agents", type=int, default=AGENTS)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="LISTs of each agent")

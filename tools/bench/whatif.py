@@ -1,4 +1,4 @@
-"""`python -m tests.bench.whatif`: questions of `numalign simulate --cluster` timed, on 5,000 nodes in 250 states.
+"""`python -m tools.bench.whatif`: questions of `numalign simulate --cluster` timed, on 5,000 nodes in 250 states.
 
 What is timed begins with a fleet that was read: sites, the answer, where refused pods would fit, and the smallest
 change. Wall time depends on who else uses the machine, so CPU time is told, too, and the better of the two counts.

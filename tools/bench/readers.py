@@ -1,4 +1,4 @@
-"""`python -m tests.bench.readers`: how long a decision takes beside readers of the node page that ask in a loop.
+"""`python -m tools.bench.readers`: how long a decision takes beside readers of the node page that ask in a loop.
 
 4 sockets, 8 NUMA nodes, 256 CPUs, 60 pods; a pod comes and goes, which makes everything on the page new. 30 readers,
 in a process of their own, ask for the explanation of one pod after the other. The page has a share of one CPU
