@@ -140,7 +140,7 @@ arm: $(READY) ## a guest of 64-bit ARM: discovery, cgroups and NRI there
 	$(BIN)/python -m tests.arm
 
 mutants: $(READY) ## faults put into the product on purpose: which does no test notice? (MINUTES=60 SEED=1, ARGS=--table)
-	nice -n 10 $(BIN)/python -m tests.mutants --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1) $(ARGS)
+	nice -n 10 $(BIN)/python -m tools.mutants --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1) $(ARGS)
 
 ##@ Generate files that are in the repository
 .PHONY: rules

@@ -12,7 +12,10 @@ DOCS = ROOT / "deploy" / "docs"
 PAGES = (
     *sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md")), ROOT / "deploy" / "machines" / "README.md",
 )  # fmt: skip
-READ_TOO = (ROOT / "charts" / "numalign" / "README.md", *sorted((ROOT / "tests").rglob("README.md")))
+READ_TOO = (
+    ROOT / "charts" / "numalign" / "README.md",
+    *sorted(page for folder in ("tests", "tools") for page in (ROOT / folder).rglob("README.md")),
+)
 """Pages whose links and spelling are checked as well; their commands are not for readers of the docs."""
 _FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from tests.mutants import forks as forking
-from tests.mutants import kept, report
-from tests.mutants.choosing import Recordings
-from tests.mutants.forks import Ended, Forks, Run
-from tests.mutants.judging import KILLED, SURVIVED, TIMEOUT, UNJUDGED, Judge, Verdict, Verdicts, sample
-from tests.mutants.operators import Mutant, mutants
-from tests.mutants.session import by_line
+from tools.mutants import forks as forking
+from tools.mutants import kept, report
+from tools.mutants.choosing import Recordings
+from tools.mutants.forks import Ended, Forks, Run
+from tools.mutants.judging import KILLED, SURVIVED, TIMEOUT, UNJUDGED, Judge, Verdict, Verdicts, sample
+from tools.mutants.operators import Mutant, mutants
+from tools.mutants.session import by_line
 
 SOURCE = '''\
 """Says nothing."""
@@ -102,7 +102,7 @@ def recordings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Recordings:
         name: {"seconds": seconds, "where": {"agent/a.py": {"room": lines}}}
         for name, (seconds, lines) in where.items()
     }
-    monkeypatch.setattr("tests.mutants.choosing.blobs", lambda _tests: {"t.py": "b10b"})
+    monkeypatch.setattr("tools.mutants.choosing.blobs", lambda _tests: {"t.py": "b10b"})
     made = Recordings(folder, "c0ffee")
     said = {"commit": "c0ffee", "failed": [], "tests": tests}
     (folder / "recordings/b10b.json.gz").write_bytes(gzip.compress(json.dumps(said).encode()))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.mutants import report, table
-from tests.mutants.judging import KILLED
-from tests.mutants.places import ROOT, product
+from tools.mutants import report, table
+from tools.mutants.judging import KILLED
+from tools.mutants.places import ROOT, product
 
 
 def test_the_kept_table_can_be_put_into_todays_code() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants import hot
-from tests.mutants.forks import Ended, Forks, Run
+from tools.mutants import hot
+from tools.mutants.forks import Ended, Forks, Run
 
 PRODUCT = """
 import functools

@@ -23,9 +23,9 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.mutants.entering import QUIET, enter, kill, link, waiting_for_cpu
-from tests.mutants.session import Session
-from tests.mutants.warm import Warm
+from tools.mutants.entering import QUIET, enter, kill, link, waiting_for_cpu
+from tools.mutants.session import Session
+from tools.mutants.warm import Warm
 
 LIBRARIES = (
     "hypothesis", "hypothesis.strategies", "pydantic", "yaml", "click", "click.testing", "rich.console", "rich.table",

@@ -8,8 +8,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tests.mutants.judging import Verdict
-from tests.mutants.operators import Mutant
+from tools.mutants.judging import Verdict
+from tools.mutants.operators import Mutant
 
 FILE = Path(__file__).with_name("killed.jsonl")
 DIGITS = 12

@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.mutants.places import ROOT
+from tools.mutants.places import ROOT
 
 MEMORY, FILE = 6 << 30, 1 << 30
 QUIET = (
@@ -67,6 +67,6 @@ def enter(place: Path, copy: Path, limit: float) -> None:
     os.environ["PYTHONPATH"] = str(copy)
     os.environ.pop("CI", None)  # a missing peer is no reason to fail here
     sys.path[:] = [str(copy), *(each for each in sys.path if each not in {"", str(ROOT)})]
-    for name in [each for each in sys.modules if each.split(".")[0] in {"agent", "tests"}]:
+    for name in [each for each in sys.modules if each.split(".")[0] in {"agent", "tests", "tools"}]:
         del sys.modules[name]
     importlib.invalidate_caches()

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from tests.mutants.choosing import Choice, Recordings
-from tests.mutants.forks import Ended, Forks, Run
-from tests.mutants.operators import Mutant, mutants
+from tools.mutants.choosing import Choice, Recordings
+from tools.mutants.forks import Ended, Forks, Run
+from tools.mutants.operators import Mutant, mutants
 
 KILLED, SURVIVED, TIMEOUT, UNJUDGED = "killed", "survived", "time-out", "not judged"
 INSIDE = ("agent/core/", "agent/engine/")

@@ -26,9 +26,9 @@ import coverage
 import pytest
 from hypothesis import given, settings, strategies
 
-from tests.mutants import hot
-from tests.mutants.entering import QUIET, apart, enter, kill, link, waiting_for_cpu
-from tests.mutants.session import Session
+from tools.mutants import hot
+from tools.mutants.entering import QUIET, apart, enter, kill, link, waiting_for_cpu
+from tools.mutants.session import Session
 
 PAUSE = 0.005
 Order = dict[str, Any]

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.mutants import kept, places, report, table
-from tests.mutants.choosing import Choice, Recordings, blobs
-from tests.mutants.forks import Forks
-from tests.mutants.judging import KILLED, SURVIVED, Judge, Verdict, Verdicts, listed, sample
-from tests.mutants.operators import Mutant
+from tools.mutants import kept, places, report, table
+from tools.mutants.choosing import Choice, Recordings, blobs
+from tools.mutants.forks import Forks
+from tools.mutants.judging import KILLED, SURVIVED, Judge, Verdict, Verdicts, listed, sample
+from tools.mutants.operators import Mutant
 
 DONE, LIVING, USAGE, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -35,7 +35,7 @@ def main(words: list[str]) -> int:
 
 def _arguments(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.mutants",
+        prog="python -m tools.mutants",
         description="Puts small faults into copies of the product, one at a time, and sees whether a test notices. "
         "Judges the last commit; what is known is kept in ~/.cache/numalign/mutants, so the same command goes on.",
         epilog="Exit codes: 0 enough died, 1 more survived, 2 wrong arguments, 3 could not run.",
@@ -73,7 +73,7 @@ class _Command:
 
     def run(self) -> int:
         """Export, record, judge, report."""
-        if places.git("status", "--porcelain", "agent", "tests"):
+        if places.git("status", "--porcelain", "agent", "tests", "tools"):
             _say("the work tree has changes that are not committed: the last commit is judged, without them\n")
         files = places.product(self._tree)
         only = [each for each in files if not self._asked.only or each.startswith(tuple(self._asked.only))]

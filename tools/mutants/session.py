@@ -12,8 +12,8 @@ import coverage
 import pytest
 from hypothesis import Phase, settings
 
-from tests.mutants.entering import waiting_for_cpu
-from tests.mutants.places import EXAMPLES, SLOW_FIXTURES, SLOW_MARKS
+from tools.mutants.entering import waiting_for_cpu
+from tools.mutants.places import EXAMPLES, SLOW_FIXTURES, SLOW_MARKS
 
 Where = dict[str, dict[str, list[int]]]
 """File -> function -> lines, counted from the function's first."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tests.mutants.judging import INSIDE, KILLED, SURVIVED, TIMEOUT, UNJUDGED, Verdict
+from tools.mutants.judging import INSIDE, KILLED, SURVIVED, TIMEOUT, UNJUDGED, Verdict
 
 PACKAGES = 2  # agent/core, not agent/core/explain
 LONG = 160
@@ -99,8 +99,8 @@ def _table(result: Result) -> list[str]:
     noticed = sum(each.verdict in {KILLED, TIMEOUT} for each in result.table)
     return [
         "## The kept table", "",
-        "Faults that once no test noticed (`tests/mutants/table.yaml`), and faults that bring a finding of",
-        "`tests/findings` back (`tests/mutants/findings.yaml`), put into the code by `make mutants ARGS=--table`:",
+        "Faults that once no test noticed (`tools/mutants/table.yaml`), and faults that bring a finding of",
+        "`tests/findings` back (`tools/mutants/findings.yaml`), put into the code by `make mutants ARGS=--table`:",
         f"{noticed} of {len(result.table)} are noticed.", "",
         "| fault | finding | what it would do | verdict | by, or why |", "|---|---|---|---|---|",
         *(

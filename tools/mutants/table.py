@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from tests.mutants.choosing import Choice
-from tests.mutants.operators import PYTHON, Mutant
-from tests.mutants.session import by_line
+from tools.mutants.choosing import Choice
+from tools.mutants.operators import PYTHON, Mutant
+from tools.mutants.session import by_line
 
 HERE = Path(__file__).parent
 FILES = "table.yaml", "findings.yaml"

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.mutants.forks import Ended, Forks, Run
-from tests.mutants.operators import Mutant
-from tests.mutants.places import FAST, ROOT, SLOWEST, git
-from tests.mutants.session import by_line
+from tools.mutants.forks import Ended, Forks, Run
+from tools.mutants.operators import Mutant
+from tools.mutants.places import FAST, ROOT, SLOWEST, git
+from tools.mutants.session import by_line
 
 RECORDING, TOGETHER = 1200.0, 8
 """Seconds of CPU for so many files of tests."""
