@@ -35,5 +35,5 @@ def test_every_page_is_reached_from_the_index() -> None:
 @pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: str(page.relative_to(pages.ROOT)))
 def test_paths_in_the_text_exist(page: Path) -> None:
     """What is written like a path of this repository is one."""
-    for path in re.findall(r"`((?:deploy|charts|agent|tests)/[\w./-]+)`", pages.prose(page)):
+    for path in re.findall(r"`((?:deploy|charts|agent|tests|tools)/[\w./-]+)`", pages.prose(page)):
         assert (pages.ROOT / path).exists(), f"{page}: {path}"

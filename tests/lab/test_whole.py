@@ -8,7 +8,7 @@ import pytest
 
 from tests.lab import outcomes, whole
 from tests.lab.slices import CORE, SLICES
-from tests.lab.whole import PAGE, STAGES, Stage, due, page, read, run
+from tests.lab.whole import STAGES, Stage, due, markdown, read, run
 
 
 def test_every_test_that_ci_takes_by_turns_is_in_the_whole() -> None:
@@ -41,12 +41,12 @@ def test_a_part_is_kept_as_soon_as_it_ended_and_not_run_again_at_its_commit(
 
 
 def test_what_did_not_pass_is_told_and_stays_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A red part is named, is red on the page, and is run again though it ran at this commit; the others go on."""
+    """A red part is named, is red in the report, and is run again though it ran at this commit; the others go on."""
     monkeypatch.setattr(whole, "commit", lambda: "abc")
     kept = tmp_path / "whole.json"
     assert run(STAGES, lambda stage: int(stage is STAGES[2]), lambda _text: None, kept) == [STAGES[2].name]
     assert due(read(kept), "abc", float("inf")) == [STAGES[2]]
-    (row,) = (line for line in page(read(kept)).splitlines() if line.startswith(f"| {STAGES[2].name} |"))
+    (row,) = (line for line in markdown(read(kept)).splitlines() if line.startswith(f"| {STAGES[2].name} |"))
     assert "**RED**" in row
 
 
@@ -75,6 +75,10 @@ def test_a_limit_leaves_out_what_there_is_no_time_for() -> None:
     assert sum(each.minutes for each in chosen) <= STAGES[0].minutes + 8
 
 
-def test_the_page_is_as_kept() -> None:
-    """What the developers read was made from what ran."""
-    assert PAGE.read_text() == page(read()), "python -m tests.lab.whole --page"
+def test_the_report_is_as_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--report` runs nothing, and writes what each part of whole.json came to, with its commit."""
+    monkeypatch.setattr(whole, "REPORT", tmp_path / "lab" / "whole.md")
+    assert whole.main(["--report"]) == 0
+    text = (tmp_path / "lab" / "whole.md").read_text()
+    assert text == markdown(read())
+    assert all(f"| `{result.commit}` | {result.date} |" in text for result in read().values())

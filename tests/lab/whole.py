@@ -1,8 +1,8 @@
 """All of the lab, one part after the other: `make lab-all`, or `python -m tests.lab.whole`.
 
 It takes about eleven hours. What a part came to is kept in `whole.json` beside this file at once, so that a run
-that was ended goes on where it was: a part that passed at this commit is not run again. The developers' page is made
-from that file, and names the commit of each part. Whatever does not pass is red here as it is in CI.
+that was ended goes on where it was: a part that passed at this commit is not run again. The report, run/lab/whole.md,
+is made from that file, and names the commit of each part. Whatever does not pass is red here as it is in CI.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tests.lab import outcomes, places, report, sampling, slices
 from tests.lab.places import HERE, ROOT, RUN
 
 KEPT = HERE / "whole.json"
-PAGE = ROOT / "deploy/docs/dev/lab-report.md"
+REPORT = RUN / "whole.md"
 EXAMPLES = """
 examples:
   python -m tests.lab.whole                  every part that has not passed at this commit
   python -m tests.lab.whole soak pairs       these parts, again
   python -m tests.lab.whole --within 120     what there is room for in two hours
-  python -m tests.lab.whole --page           only write deploy/docs/dev/lab-report.md anew
+  python -m tests.lab.whole --report         only write the report of what is kept
 
 exit codes: 0 every part that ran passed; 1 one did not; 2 wrong arguments
 """
@@ -178,8 +178,8 @@ def due(kept: Mapping[str, Result], commit: str, within: float) -> list[Stage]:
     return chosen
 
 
-def page(kept: Mapping[str, Result]) -> str:
-    """The developers' page."""
+def markdown(kept: Mapping[str, Result]) -> str:
+    """What each part came to last, in Markdown."""
     rows, more, hours = list[str](), list[str](), sum(each.minutes for each in STAGES) / 60
     for stage in STAGES:
         result = kept.get(stage.name)
@@ -198,9 +198,8 @@ def page(kept: Mapping[str, Result]) -> str:
     return (
         f"""# The whole lab: what ran, at which commit, and what came of it
 
-`make lab-all` runs all of the [lab](../../../tests/lab/README.md), about {hours:.0f} hours on two cores, and goes on
-where it was ended. CI runs a part of it each time ([minutes](ci.md)). The processors of the guests are emulated;
-kernel, runtime and kubelet are real. This page is made by that command.
+About {hours:.0f} hours on two cores in all. The processors of the guests are emulated.
+Kernel, runtime and kubelet are real.
 
 | part | what it shows | came to | minutes | commit | UTC |
 |---|---|---|---:|---|---|
@@ -237,22 +236,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--within", type=float, default=float("inf"), metavar="MINUTES", help="leave out what takes longer"
     )
-    parser.add_argument("--page", action="store_true", help="only write the page anew")
+    parser.add_argument("--report", action="store_true", help="only write the report of what is kept")
     asked = parser.parse_args(arguments)
     if unknown := [each for each in asked.part if each not in names]:
         parser.error(f"no part is called {', '.join(unknown)}; there are {', '.join(names)}")
     named = [each for each in STAGES if each.name in asked.part]
-    chosen = [] if asked.page else named or due(read(), commit(), asked.within)
+    chosen = [] if asked.report else named or due(read(), commit(), asked.within)
     try:
         red = run(chosen, _started, lambda text: print(f"== {text}", flush=True))
     finally:  # also of a run that was ended by hand
-        PAGE.write_text(page(read()))
+        REPORT.parent.mkdir(parents=True, exist_ok=True)
+        REPORT.write_text(markdown(read()))
         if chosen:
             down = (sys.executable, "-m", "tests.lab", "down")
             subprocess.run(
                 down, cwd=ROOT, check=False
             )  # it says itself what it cannot end; the parts' verdict stands
-    print(f"report: {PAGE.relative_to(ROOT)}" + (f"; RED: {', '.join(red)}" if red else ""))
+    print(f"report: {REPORT}" + (f"; RED: {', '.join(red)}" if red else ""))
     return 1 if red else 0
 
 

@@ -52,7 +52,7 @@ def test_a_fault_may_be_put_into_a_manifest(tmp_path: Path) -> None:
 
 
 def test_the_report_of_the_kept_table_names_findings(tmp_path: Path) -> None:
-    """Its rows are those of the developers' page: the fault, its finding, what it does, who noticed."""
+    """Each row has the fault, its finding, what it does, and the test that noticed it."""
     rows = [
         report.Row("finding-07-lost", "7", "nobody is told", KILLED, "tests/a.py::test_told"),
         report.Row("old", "", "a | b", "gone", "its text is in today's code no more"),
