@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent import __version__
-from tests.docs.pages import ROOT
+from tests.docs.pages import PAGES, READ_TOO, ROOT
 
 FOLDER = ROOT / "deploy" / "changes"
 KINDS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["towncrier"]["fragment"]
@@ -42,3 +43,12 @@ def test_the_next_version_can_be_made() -> None:
 def test_this_version_has_its_entry() -> None:
     """What `numalign --version` says is told of in CHANGELOG.md."""
     assert f"\n## {__version__} (" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_what_names_the_image_names_this_version() -> None:
+    """No page builds, pulls or checks out another version than the one that it belongs to."""
+    form = re.compile(r"numalign:(\d+\.\d+\.\d+)|(?:targetRevision: v|newTag: )(\d+\.\d+\.\d+)")
+    files = (*PAGES, *READ_TOO, ROOT / "deploy/manifests/kustomization.yaml")
+    found = {(path.name, *each) for path in files for each in form.findall(path.read_text("utf-8"))}
+    assert len(found) >= 6
+    assert {each for _, *versions in found for each in versions if each} == {__version__}, found

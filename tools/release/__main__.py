@@ -1,4 +1,4 @@
-"""`make release VERSION=0.1.0 [REGISTRY=registry.example.org/team] [KEY=cosign.key] [ARGS=--dry-run]`."""
+"""`make release VERSION=0.2.0 [REGISTRY=registry.example.org/team] [KEY=cosign.key] [ARGS=--dry-run]`."""
 
 from __future__ import annotations
 
