@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from tests import peers, programs, tiers
 from tests.cluster.control_plane import ControlPlane
-from tests.docs import safety
+from tests.docs import citations, safety
 from tests.examples import examples
 from tests.peers.ahead import AHEAD
 from tools import image
@@ -72,10 +72,13 @@ def pytest_runtest_makereport(
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """`pytest -m S9` runs the tests of a safety rule."""
+    """`pytest -m S9` runs the tests of a safety rule, `pytest -k finding_05` those of a finding."""
     if isinstance(item, pytest.Function):
-        for rule in safety.numbers(item.originalname, item.function.__doc__, item.module.__doc__):
+        docstrings = item.function.__doc__, item.module.__doc__
+        for rule in safety.numbers(item.originalname, *docstrings):
             item.add_marker(f"S{rule}")
+        if number := citations.finding(*docstrings):
+            item.extra_keyword_matches.add(f"finding_{number:>02}")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -1,9 +1,10 @@
 """Finds where code and pages cite a rule, defect, decision or finding by its number, and where each can be read.
 
 `cited` finds the citations of a text, `places` where each can be read: in the pages of deploy/docs/dev, findings in
-their tests. `texts` are the files that may cite. `bare` finds the sentences of a module that name a rule by its
-number alone. Whether a sentence's words are those of the rule is for a reader to judge: a list of words that may
-stand for each rule would refuse good sentences, and take bad ones.
+the docstrings of their tests (`finding`; a file's docstring speaks for its tests that name none). `texts` are the files
+that may cite. `bare` finds the sentences of a module that name a rule by its number alone. Whether a sentence's words
+are those of the rule is for a reader to judge: a list of words that may stand for each rule would refuse good
+sentences, and take bad ones.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ _LISTS = (
 )
 _HEAD = re.compile(rf"^#+ ([SD]?)({_NUMBER})\b", re.MULTILINE)
 _PAGE = re.compile(r"(?<![\w./-])([a-z][\w-]*\.md)\b")
+_FINDING = re.compile(r"\b[Ff]inding (\d+b?)\b")
 FEWEST = 3
 """Words of a sentence that cites, beside the citation itself."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
@@ -101,9 +103,27 @@ def places() -> Mapping[str, Path]:
     page = DEV / "architecture.md"
     numbers = re.findall(r"^(\d+)\. ", pages.section(page, "Invariants"), re.MULTILINE)
     found |= {f"invariant {number}": page for number in numbers}
-    for path in sorted((pages.ROOT / "tests" / "findings").glob("test_finding_[0-9]*.py")):
-        number = re.sub(r"\D.*", "", path.stem.removeprefix("test_finding_"))
-        found[_key("finding", number)] = path
+    return found | {
+        f"finding {number.rstrip('b')}": pages.ROOT / test.partition("::")[0] for test, number in findings().items()
+    }
+
+
+def finding(*words: str | None) -> str:
+    """The number of the finding that a test is of, "3b", by the first docstring that names one; "" for none."""
+    return next((found[1] for text in words if (found := _FINDING.search(text or ""))), "")
+
+
+@cache
+def findings() -> Mapping[str, str]:
+    """Id of each test of a finding, as pytest writes it -> the finding's number."""
+    found = {}
+    for path in sorted((pages.ROOT / "tests").rglob("test_*.py")):
+        module = ast.parse(path.read_text("utf-8"))
+        for each in module.body:
+            if isinstance(each, ast.FunctionDef) and each.name.startswith("test_"):
+                number = finding(ast.get_docstring(each), ast.get_docstring(module))
+                if number:
+                    found[f"{path.relative_to(pages.ROOT)}::{each.name}"] = number
     return found
 
 

@@ -1,4 +1,7 @@
-"""Whatever one pod holds, it costs no other pod anything: no thread ends, the rest is decided, and it is told."""
+"""Whatever one pod holds, it costs no other pod anything: no thread ends, the rest is decided, and it is told.
+
+Finding 1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A pod whose sets cannot be worked out is left as it is and told; every other pod's sets are written as ever."""
+"""A pod whose sets cannot be worked out is left as it is and told; every other pod's sets are written as ever.
+
+Finding 1.
+"""
 
 from __future__ import annotations
 

@@ -302,7 +302,10 @@ def chunk(*ids: str, more: bool = False) -> bytes:
 def test_finding_30_a_part_of_what_runs_is_not_taken_for_all_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: list[bytes]
 ) -> None:
-    """More than can be, or one part that cannot be read: whoever is not named would be nobody's: nothing is told."""
+    """More than can be, or one part that cannot be read: whoever is not named would be nobody's: nothing is told.
+
+    Finding 30.
+    """
     monkeypatch.setattr("agent.host.nri.session.MOST_SYNCHRONIZED", 3)
     handler, good = Recorder(), nri_pb2.PodRequest(pod=nri_pb2.PodSandbox(id="s", uid="u")).SerializeToString()
     asked = [ask(1 + 2 * n, PLUGIN, "Synchronize", part) for n, part in enumerate(parts)]

@@ -1,4 +1,4 @@
-"""A start without names, or with wrong ones: who runs on the CPUs of its pod's grant stays there."""
+"""A start without names, or with wrong ones: who runs on the CPUs of its pod's grant stays there (finding 2)."""
 
 from __future__ import annotations
 

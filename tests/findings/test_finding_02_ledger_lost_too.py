@@ -1,4 +1,7 @@
-"""The ledger lost and the API server away at the start: two faults at once, and nothing that runs is moved."""
+"""The ledger lost and the API server away at the start: two faults at once, and nothing that runs is moved.
+
+Finding 2.
+"""
 
 from __future__ import annotations
 

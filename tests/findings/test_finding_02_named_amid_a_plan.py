@@ -1,4 +1,7 @@
-"""A runtime that names containers while a plan is carried out is answered with nothing that is not in force."""
+"""A runtime that names containers while a plan is carried out is answered with nothing that is not in force.
+
+Finding 2.
+"""
 
 from __future__ import annotations
 

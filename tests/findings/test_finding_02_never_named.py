@@ -1,4 +1,7 @@
-"""A container that nobody names, beside an agent that was told all names: its pod is not told to have its CPUs."""
+"""A container that nobody names, beside an agent that was told all names: its pod is not told to have its CPUs.
+
+Finding 2.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The ledger lost, and a pod that was deleted by force while its processes run on: its CPUs stay its own (S13)."""
+"""The ledger lost, and a pod that was deleted by force while its processes run on: its CPUs stay its own (S13).
+
+Finding 2.
+"""
 
 from __future__ import annotations
 

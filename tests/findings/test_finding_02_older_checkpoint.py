@@ -1,4 +1,4 @@
-"""A start with an older copy of the checkpoint: who runs on CPUs of his own stays there."""
+"""A start with an older copy of the checkpoint: who runs on CPUs of his own stays there (finding 2)."""
 
 from __future__ import annotations
 

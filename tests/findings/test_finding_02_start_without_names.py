@@ -1,4 +1,7 @@
-"""An agent that starts while nobody names containers takes no running exclusive container off its CPUs."""
+"""An agent that starts while nobody names containers takes no running exclusive container off its CPUs.
+
+Finding 2.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A writer of cpusets that only the API names is remembered: a start without it does not become a second one."""
+"""A writer of cpusets that only the API names is remembered: a start without it does not become a second one.
+
+Finding 2.
+"""
 
 from __future__ import annotations
 

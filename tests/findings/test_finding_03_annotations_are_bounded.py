@@ -1,4 +1,7 @@
-"""Whatever tenants write on their pods, the checkpoint stays small, and the next start reads every one written."""
+"""Whatever tenants write on their pods, the checkpoint stays small, and the next start reads every one written.
+
+Finding 3.
+"""
 
 from __future__ import annotations
 

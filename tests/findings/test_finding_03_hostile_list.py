@@ -1,4 +1,7 @@
-"""Pods that carry as much as the API takes cost the agent no memory, in a list or a watch; and a part is no list."""
+"""Pods that carry as much as the API takes cost the agent no memory, in a list or a watch; and a part is no list.
+
+Finding 3.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A pod that is read alone, since the runtime asked about it first, costs no more memory than one of a list."""
+"""A pod that is read alone, since the runtime asked about it first, costs no more memory than one of a list.
+
+Finding 3.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After the loss of the checkpoint nobody gets a device that a running pod holds."""
+"""After the loss of the checkpoint nobody gets a device that a running pod holds (finding 3b)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Preallocated huge pages are no reservation: they are taken off the memory once, whatever their number and place."""
+"""Preallocated huge pages are no reservation: they are taken off the memory once, whatever their number and place.
+
+Finding 4.
+"""
 
 from __future__ import annotations
 

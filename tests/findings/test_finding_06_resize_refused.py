@@ -1,4 +1,7 @@
-"""A resize moves nobody before the kubelet has followed it, and less after more is what was held before."""
+"""A resize moves nobody before the kubelet has followed it, and less after more is what was held before.
+
+Finding 6.
+"""
 
 from __future__ import annotations
 

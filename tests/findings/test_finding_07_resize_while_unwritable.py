@@ -1,4 +1,7 @@
-"""What changes while the disk is full is told at once, and followed when there is room again, without a restart."""
+"""What changes while the disk is full is told at once, and followed when there is room again, without a restart.
+
+Finding 7.
+"""
 
 from __future__ import annotations
 

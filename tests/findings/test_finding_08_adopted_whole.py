@@ -1,4 +1,7 @@
-"""Pods that run are taken as they run, each as a whole: one that cannot be kept costs the others nothing."""
+"""Pods that run are taken as they run, each as a whole: one that cannot be kept costs the others nothing.
+
+Finding 8.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A rule of the books that breaks costs the pod that breaks it, never those that were decided together with it."""
+"""A rule of the books that breaks costs the pod that breaks it, never those that were decided together with it.
+
+Finding 8.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""cpuManagerPolicy static -> none at run time: nobody is moved, and as grants end their CPUs are everybody's."""
+"""cpuManagerPolicy static -> none at run time: nobody is moved, and as grants end their CPUs are everybody's.
+
+Finding 9.
+"""
 
 from __future__ import annotations
 

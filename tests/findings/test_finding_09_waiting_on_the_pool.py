@@ -1,4 +1,7 @@
-"""Who has to wait for CPUs of its own waits on the pool, and who stands on the pool keeps nobody waiting."""
+"""Who has to wait for CPUs of its own waits on the pool, and who stands on the pool keeps nobody waiting.
+
+Finding 9.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,10 @@ def test_finding_09_after_the_kill_switch_all_stand_alone_at_once(world: World) 
 
 
 def test_finding_10_who_waits_for_cpus_roams_on_nobody_elses(world: World) -> None:
-    """One container cannot be moved off CPUs that it gave up: the next holder waits on the pool, beside nobody."""
+    """One container cannot be moved off CPUs that it gave up: the next holder waits on the pool, beside nobody.
+
+    Finding 10.
+    """
     world.engine.pods_listed({"db", "full", "next"})
     world.run(manifest("db", container(cpu="4"), created=2))
     world.run(manifest("full", container(cpu="3"), created=2))
@@ -66,7 +72,7 @@ def test_finding_10_who_waits_for_cpus_roams_on_nobody_elses(world: World) -> No
 
 
 def test_finding_10_who_grows_and_has_to_wait_stays_where_it_is(world: World) -> None:
-    """A container that has CPUs is not moved off them because it cannot get more of them yet."""
+    """A container that has CPUs is not moved off them because it cannot get more of them yet (finding 10)."""
     world.engine.pods_listed({"db", "full", "grows"})
     world.run(manifest("db", container(cpu="4"), created=1))
     world.run(manifest("full", container(cpu="2"), created=2))
@@ -82,7 +88,10 @@ def test_finding_10_who_grows_and_has_to_wait_stays_where_it_is(world: World) ->
 
 
 def test_finding_10_who_starts_anew_while_it_waits_runs_on_nobody_elses(world: World) -> None:
-    """It is born with all that its pod has: the pool, and the CPUs that it waits for, where another still stands."""
+    """It is born with all that its pod has: the pool, and the CPUs that it waits for, where another still stands.
+
+    Finding 10.
+    """
     world.engine.pods_listed({"db", "full", "next"})
     world.run(manifest("db", container(cpu="4"), created=2))
     world.run(manifest("full", container(cpu="3"), created=2))
@@ -104,7 +113,10 @@ def test_finding_10_who_starts_anew_while_it_waits_runs_on_nobody_elses(world: W
 
 
 def test_finding_10_containers_of_one_pod_wait_for_each_other_too(world: World) -> None:
-    """A pod moves CPUs from one container to another, which gets them when the first one could be made to leave."""
+    """A pod moves CPUs from one container to another, which gets them when the first one could be made to leave.
+
+    Finding 10.
+    """
     world.engine.pods_listed({"db"})
     world.run(manifest("db", container("a", cpu="4"), container("b", cpu="3"), created=2))
     world.kernel.refuse(errno.EBUSY, path=world.path("db", "a"))
@@ -124,6 +136,8 @@ def test_finding_10_who_shares_from_now_on_leaves_its_cpus_first(world: World, *
     """Resized to a part of a CPU it holds none any more; while it cannot be moved off them, nobody is put beside it.
 
     So it is when it gets some of them back, and in the plan that fails to move it.
+
+    Finding 10.
     """
     world.engine.pods_listed({"db", "full", "next"})
     world.run(manifest("db", container(cpu="4"), created=2))

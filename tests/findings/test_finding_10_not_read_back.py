@@ -1,4 +1,7 @@
-"""What could not be read back is not told as in force, and a fault on the way to the kernel leaves nobody untold."""
+"""What could not be read back is not told as in force, and a fault on the way to the kernel leaves nobody untold.
+
+Finding 10.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,10 @@ def test_finding_10_pages_that_nobody_can_count_cost_nobody_else(tmp_path: Path)
 def test_finding_11_who_lost_a_cpu_is_told_whenever_that_is_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A CPU goes offline while a fault keeps that from being followed: when it is, the pod is told what it has."""
+    """A CPU goes offline while a fault keeps that from being followed: when it is, the pod is told what it has.
+
+    Finding 11.
+    """
     world = World(tmp_path / "tree", machine=MACHINE)
     world.engine.pods_listed({"db"})
     world.run(manifest("db", container(cpu="4"), created=1))
@@ -85,7 +91,7 @@ def test_finding_11_who_lost_a_cpu_is_told_whenever_that_is_followed(
 
 
 def test_finding_09_a_resize_under_policy_none_is_not_ignored_in_silence(tmp_path: Path) -> None:
-    """The pod keeps its CPUs and is told why; back to static, the resize is followed."""
+    """The pod keeps its CPUs and is told why; back to static, the resize is followed (finding 9)."""
     world = World(tmp_path / "tree", machine=MACHINE)
     world.engine.pods_listed({"db"})
     world.run(manifest("db", container(cpu="2"), created=1))

@@ -1,4 +1,7 @@
-"""A pod is told that it has its CPUs only where the kernel said so of each container, and nobody else is there."""
+"""A pod is told that it has its CPUs only where the kernel said so of each container, and nobody else is there.
+
+Finding 10.
+"""
 
 from __future__ import annotations
 

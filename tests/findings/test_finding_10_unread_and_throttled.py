@@ -1,4 +1,7 @@
-"""What the agent could not read back of a pod, and what the kernel did not lift of its quota, is told to the pod."""
+"""What the agent could not read back of a pod, and what the kernel did not lift of its quota, is told to the pod.
+
+Finding 10.
+"""
 
 from __future__ import annotations
 

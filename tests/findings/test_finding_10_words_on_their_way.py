@@ -1,4 +1,7 @@
-"""A word that comes true again while the one that took it back is on its way to the API server is told again."""
+"""A word that comes true again while the one that took it back is on its way to the API server is told again.
+
+Finding 10.
+"""
 
 from __future__ import annotations
 

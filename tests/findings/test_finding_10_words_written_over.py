@@ -1,4 +1,7 @@
-"""Words on a pod are told again when somebody writes over them; what was done to pods is what the API server took."""
+"""Words on a pod are told again when somebody writes over them; what was done to pods is what the API server took.
+
+Finding 10.
+"""
 
 from __future__ import annotations
 

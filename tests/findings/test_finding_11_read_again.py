@@ -1,4 +1,7 @@
-"""A machine that cannot be read for a moment, as while CPUs come or go, is read again; no change is lost."""
+"""A machine that cannot be read for a moment, as while CPUs come or go, is read again; no change is lost.
+
+Finding 11.
+"""
 
 from __future__ import annotations
 

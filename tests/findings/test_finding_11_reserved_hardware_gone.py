@@ -1,4 +1,7 @@
-"""Hardware that settings name may go: the machine is followed in any case, and what is missed is told."""
+"""Hardware that settings name may go: the machine is followed in any case, and what is missed is told.
+
+Finding 11.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Growth beside an init container takes what the pod's own finished init container holds, before others' room."""
+"""Growth beside an init container takes what the pod's own finished init container holds, before others' room.
+
+Finding 12.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Systemd's own resets are no fight, and a fight with another writer is tried anew after a quiet time, by itself."""
+"""Systemd's own resets are no fight, and a fight with another writer is tried anew after a quiet time, by itself.
+
+Finding 13.
+"""
 
 from __future__ import annotations
 

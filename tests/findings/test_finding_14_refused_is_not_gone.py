@@ -1,4 +1,7 @@
-"""An answer of 409 or 422 does not say that a pod is gone: what it shall carry, or have done, is not dropped."""
+"""An answer of 409 or 422 does not say that a pod is gone: what it shall carry, or have done, is not dropped.
+
+Finding 14.
+"""
 
 from __future__ import annotations
 

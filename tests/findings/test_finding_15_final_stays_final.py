@@ -1,4 +1,7 @@
-"""Who was refused for good does not come back into the line by an annotation, and takes no place of another's pod."""
+"""Who was refused for good does not come back into the line by an annotation, and takes no place of another's pod.
+
+Finding 15.
+"""
 
 from __future__ import annotations
 

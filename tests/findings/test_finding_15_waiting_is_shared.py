@@ -1,4 +1,7 @@
-"""Places in the line of waiting pods are shared by namespaces; one tenant's wait holds back no other's for long."""
+"""Places in the line of waiting pods are shared by namespaces; one tenant's wait holds back no other's for long.
+
+Finding 15.
+"""
 
 from __future__ import annotations
 

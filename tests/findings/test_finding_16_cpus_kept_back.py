@@ -1,4 +1,7 @@
-"""What pods that ask to be kept on few NUMA nodes keep from exclusive grants: their requests, and a bound beyond."""
+"""What pods that ask to be kept on few NUMA nodes keep from exclusive grants: their requests, and a bound beyond.
+
+Finding 16.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A pod's own wish binds its memory only where the kernel says that its limit fits, whatever the defaults."""
+"""A pod's own wish binds its memory only where the kernel says that its limit fits, whatever the defaults.
+
+Finding 16.
+"""
 
 from __future__ import annotations
 

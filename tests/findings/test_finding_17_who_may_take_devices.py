@@ -1,4 +1,7 @@
-"""Devices that numalign hands out itself go to whom settings or scheduler name; an IOMMU group to one pod."""
+"""Devices that numalign hands out itself go to whom settings or scheduler name; an IOMMU group to one pod.
+
+Finding 17.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What one tenant's pods make us tell delays nobody else's word, and never becomes a storm on the API server."""
+"""What one tenant's pods make us tell delays nobody else's word, and never becomes a storm on the API server.
+
+Finding 18.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tenant's pod with tens of thousands of annotations is decided like any other, and not written to."""
+"""A tenant's pod with tens of thousands of annotations is decided like any other, and not written to (finding 19)."""
 
 from __future__ import annotations
 

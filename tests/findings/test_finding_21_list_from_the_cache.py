@@ -1,4 +1,4 @@
-"""What an agent reads at its start costs the API server no read of the whole cluster's pods."""
+"""What an agent reads at its start costs the API server no read of the whole cluster's pods (finding 21)."""
 
 from __future__ import annotations
 

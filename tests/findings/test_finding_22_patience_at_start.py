@@ -1,4 +1,4 @@
-"""A start waits for the API server as long as it says, whatever it asks."""
+"""A start waits for the API server as long as it says, whatever it asks (finding 22)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the runtime is answered was saved: it takes effect before anything else could undo it."""
+"""What the runtime is answered was saved: it takes effect before anything else could undo it (finding 23)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that refuses at the start ends no agent: the startup probe asks for recovery only."""
+"""A disk that refuses at the start ends no agent: the startup probe asks for recovery only (finding 23)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the kubelet says of one pod's devices, and when, ends no thread: the next pod's devices are still heard of."""
+"""What the kubelet says of one pod's devices, and when, ends no thread: the next pod's devices are still heard of.
+
+Finding 24.
+"""
 
 from __future__ import annotations
 

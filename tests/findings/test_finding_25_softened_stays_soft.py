@@ -1,4 +1,7 @@
-"""S12: what was softened stays so, whatever its pod's annotations become and whoever starts the agent anew."""
+"""S12: what was softened stays so, whatever its pod's annotations become and whoever starts the agent anew.
+
+Finding 25.
+"""
 
 from __future__ import annotations
 

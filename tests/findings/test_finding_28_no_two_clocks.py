@@ -1,4 +1,4 @@
-"""Who ran before the agent is told by what ran, not by two clocks that may be apart."""
+"""Who ran before the agent is told by what ran, not by two clocks that may be apart (finding 28)."""
 
 from __future__ import annotations
 

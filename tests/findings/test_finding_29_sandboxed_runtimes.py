@@ -1,4 +1,7 @@
-"""A pod whose containers run in a sandbox of their own is granted no CPUs that would lie idle, and says so."""
+"""A pod whose containers run in a sandbox of their own is granted no CPUs that would lie idle, and says so.
+
+Finding 29.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A message of the runtime that cannot be read, or a fault of ours, fails no pod and leaves the link as it is."""
+"""A message of the runtime that cannot be read, or a fault of ours, fails no pod and leaves the link as it is.
+
+Finding 30.
+"""
 
 from __future__ import annotations
 

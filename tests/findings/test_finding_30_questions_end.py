@@ -1,4 +1,7 @@
-"""The API server is slow while the runtime starts pods: what the runtime waits for no more is not asked."""
+"""The API server is slow while the runtime starts pods: what the runtime waits for no more is not asked.
+
+Finding 30.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A container that crashes all day leaves nothing behind in memory, with no runtime to say that it is gone."""
+"""A container that crashes all day leaves nothing behind in memory, with no runtime to say that it is gone.
+
+Finding 31.
+"""
 
 from __future__ import annotations
 

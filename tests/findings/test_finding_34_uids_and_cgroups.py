@@ -1,4 +1,7 @@
-"""A pod's uid and the names of its cgroups agree, or the manifest is refused; nobody leaves his own cgroups."""
+"""A pod's uid and the names of its cgroups agree, or the manifest is refused; nobody leaves his own cgroups.
+
+Finding 34.
+"""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
+from tests.docs import citations
 from tools.mutants import report, table
 from tools.mutants.judging import KILLED
 from tools.mutants.places import ROOT, product
@@ -23,21 +23,14 @@ def test_the_kept_table_can_be_put_into_todays_code() -> None:
         mutant.apply((ROOT / mutant.path).read_bytes())
 
 
-def finding_of(test: str) -> str:
-    """The number of the finding that a test's file is named after, "" for none."""
-    found = re.match(r"tests/findings/test_finding_0*(\d+b?)_", test)
-    return found[1] if found else ""
-
-
 def test_every_finding_has_a_fault_that_brings_it_back() -> None:
     """It can be put into today's code, and no tests but the finding's own are asked whether they notice it."""
-    entries = [each for each in table.entries() if each.finding]
-    tests = (str(each.relative_to(ROOT)) for each in (ROOT / "tests/findings").glob("test_*.py"))
-    findings = {finding_of(each) for each in tests} - {""}
-    assert len(findings) >= 35
-    assert {each.finding for each in entries} == findings
+    entries, tests = [each for each in table.entries() if each.finding], citations.findings()
+    assert len(set(tests.values())) >= 35
+    assert {each.finding for each in entries} == set(tests.values())
     for each in entries:
-        assert set(map(finding_of, each.by)) == {each.finding}, each.name
+        asked = {number for by in each.by for test, number in tests.items() if by in (test, test.partition("::")[0])}
+        assert asked == {each.finding}, each.name
 
 
 def test_a_fault_may_be_put_into_a_manifest(tmp_path: Path) -> None:
