@@ -26,8 +26,8 @@ from agent.kube.pod_report import PodReport
 from agent.kube.publishing.publisher import Publisher
 from agent.kube.topology_crd import TopologyPublisher
 from agent.model.cgroup import Cause, Write
-from tests.findings.cluster_node import ClusterNode, StandInApi, edges_of, page, running
-from tests.findings.program import wait
+from tests.flow.cluster_node import ClusterNode, StandInApi, edges_of, page, running
+from tests.flow.program import wait
 from tests.flow.told import Api
 from tests.flow.world import World, container, manifest
 from tests.nri.handlers import Recorder

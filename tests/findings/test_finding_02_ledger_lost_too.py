@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.findings.cluster_node import ClusterNode, list_pods, running
 from tests.findings.test_finding_03b_devices_after_loss import told
+from tests.flow.cluster_node import ClusterNode, list_pods, running
 from tests.flow.world import container, manifest
 
 

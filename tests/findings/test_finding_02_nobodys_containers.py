@@ -18,7 +18,7 @@ from agent.host.standin import container_id
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Qos
 from agent.model.podspec import pod_from
-from tests.findings.cluster_node import MACHINE, ClusterNode, list_pods, running
+from tests.flow.cluster_node import MACHINE, ClusterNode, list_pods, running
 from tests.flow.world import World, container, manifest
 
 

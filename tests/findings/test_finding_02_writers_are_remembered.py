@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent.app.statedir import node_allocatable as keeping
 from agent.app.statedir.node_allocatable import NodeAllocatable
-from tests.findings.cluster_node import ClusterNode, page, until
+from tests.flow.cluster_node import ClusterNode, page, until
 from tests.flow.world import manifest
 
 

@@ -15,8 +15,8 @@ from agent.errors import KubeError, MalformedError
 from agent.kube.client import KubeClient, pod_list
 from agent.kube.objects.pod_objects import identity, seen
 from agent.kube.objects.pod_stream import Lines, PodList
-from tests.findings.cluster_node import ClusterNode, StandInApi
 from tests.findings.hostile_list import PODS, bomb, fatten, node, peak, wait
+from tests.flow.cluster_node import ClusterNode, StandInApi
 
 BAR = 128
 """MiB, half of the chart's limit."""

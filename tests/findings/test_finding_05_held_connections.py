@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.observe.health import Server
-from tests.findings.program import Program, running, wait
+from tests.flow.program import Program, running, wait
 
 HELD = 3000
 MOST_THREADS = 80

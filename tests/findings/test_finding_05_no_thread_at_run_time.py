@@ -14,7 +14,7 @@ import pytest
 from agent.app.service.edges import OFF, Sockets
 from agent.host.nri import nri_pb2
 from agent.host.nri.plugin import Plugin
-from tests.findings.cluster_node import ClusterNode, StandInApi, list_pods, page, running, until
+from tests.flow.cluster_node import ClusterNode, StandInApi, list_pods, page, running, until
 from tests.flow.world import container, manifest
 from tests.nri.handlers import Recorder
 from tests.nri.test_frames import PATIENT, Nonsense, ask, quick

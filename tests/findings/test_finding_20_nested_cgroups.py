@@ -16,7 +16,7 @@ from agent.core.machines.synthetic import parse_synthetic
 from agent.host.cgroups.watching import Changes, Watcher
 from agent.host.scratch import Layout, Scratch
 from agent.model.cgroup import Level
-from tests.findings.program import wait
+from tests.flow.program import wait
 from tests.flow.world import World, container, manifest
 
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"

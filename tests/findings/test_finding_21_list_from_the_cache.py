@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.app.cluster.build import cluster_node
-from tests.findings.cluster_node import ClusterNode, StandInApi
+from tests.flow.cluster_node import ClusterNode, StandInApi
 from tests.flow.world import manifest
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.app.cluster.build import ClusterService, cluster_node
-from tests.findings.cluster_node import ClusterNode, StandInApi
+from tests.flow.cluster_node import ClusterNode, StandInApi
 from tests.flow.world import manifest
 from tests.patience import PATIENCE, until
 

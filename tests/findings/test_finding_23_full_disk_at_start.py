@@ -12,7 +12,7 @@ import yaml
 
 from agent.errors import AnotherAgentError
 from agent.host.checkpoint import Checkpoint
-from tests.findings.cluster_node import ClusterNode, page, until
+from tests.flow.cluster_node import ClusterNode, page, until
 from tests.flow.world import manifest
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from agent.cli import group
 from agent.errors import NumalignError
-from tests.findings.program import running, wait
+from tests.flow.program import running, wait
 from tests.flow.serving import MACHINE, eventually, serving, write
 from tests.flow.world import container, manifest
 

@@ -8,7 +8,7 @@ import pytest
 
 from agent.host.standin import container_id
 from agent.model.podspec import pod_from
-from tests.findings.cluster_node import ClusterNode, list_pods, running
+from tests.flow.cluster_node import ClusterNode, list_pods, running
 from tests.flow.world import container, manifest
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.findings.cluster_node import ClusterNode, StandInApi, edges_of, until
+from tests.flow.cluster_node import ClusterNode, StandInApi, edges_of, until
 from tests.patience import PATIENCE
 
 

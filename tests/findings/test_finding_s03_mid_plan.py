@@ -11,8 +11,8 @@ from agent.host.nri.decisions import EngineDecisions
 from agent.host.nri.driver import NriDriver
 from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
 from agent.host.standin import container_id
-from tests.findings.cluster_node import ClusterNode, edges_of, page
-from tests.findings.program import wait
+from tests.flow.cluster_node import ClusterNode, edges_of, page
+from tests.flow.program import wait
 from tests.flow.world import container, manifest
 
 PODS = ("a", "b", "c")

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from agent.host.scratch.kernel import ScratchKernel
-from tests.findings.cluster_node import ClusterNode, StandInApi, page, until
+from tests.flow.cluster_node import ClusterNode, StandInApi, page, until
 from tests.flow.serving import serving, write
 from tests.flow.world import container, manifest
 

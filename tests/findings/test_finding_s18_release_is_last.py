@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from agent.app.cluster.build import ClusterService
-from tests.findings.cluster_node import ClusterNode, StandInApi, until
+from tests.flow.cluster_node import ClusterNode, StandInApi, until
 from tests.flow.world import container, manifest
 from tests.patience import PATIENCE
 

@@ -15,7 +15,7 @@ from agent.core.machines.synthetic import parse_synthetic
 from agent.host.scratch import Layout, Scratch
 from agent.model.cgroup import Level
 from agent.model.idset import CpuSet
-from tests.findings.cluster_node import ClusterNode, list_pods, page, running, until
+from tests.flow.cluster_node import ClusterNode, list_pods, page, running, until
 from tests.flow.world import World, container, manifest
 
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import SettingsError
-from tests.findings.cluster_node import ClusterNode, page, until
+from tests.flow.cluster_node import ClusterNode, page, until
 from tests.flow.serving import MACHINE, eventually, replaced, serving, serving_db, write
 from tests.flow.world import container, manifest
 

@@ -23,8 +23,8 @@ from agent.kube.objects.pod_objects import SeenPod
 from agent.model.claims import Claims
 from agent.model.pod import Pod, Qos
 from agent.settings import parse
-from tests.findings.cluster_node import ClusterNode, StandInApi
 from tests.flow.claims import slices
+from tests.flow.cluster_node import ClusterNode, StandInApi
 from tests.world.nodes import managers_of
 
 SMALL = "1 socket x 2 nodes x 4 cores, 4G per node"

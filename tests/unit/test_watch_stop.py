@@ -13,7 +13,7 @@ import pytest
 from agent.kube.access import ApiAccess
 from agent.kube.watch.handlers import PodSource, Raw, keepalive_socket
 from tests import patience
-from tests.findings.cluster_node import StandInApi
+from tests.flow.cluster_node import StandInApi
 
 
 class Deaf:
