@@ -2,7 +2,7 @@
 
 The list is kept in pod_fields.json: path -> the versions that have it, a value of its type, and the verdict: who
 refuses it when an agent's token changes it. A field is one of metadata, spec or status, or one of what these hold:
-`spec.tolerations` and `spec.tolerations[].key`. tests/findings/test_finding_19_stolen_token.py proves the verdicts on
+`spec.tolerations` and `spec.tolerations[].key`. tests/cluster/test_stolen_token.py proves the verdicts on
 a real API server. A field that a newer version adds has none here, and turns that test red until somebody has looked.
 """
 

@@ -1,9 +1,9 @@
 """Finds where code and pages cite a rule, defect, decision or finding by its number, and where each can be read.
 
 `cited` finds the citations of a text, `places` where each can be read: in the pages of deploy/docs/dev, findings in
-the docstrings of their tests (`finding`; a file's docstring speaks for its tests that name none). `texts` are the files
-that may cite. `bare` finds the sentences of a module that name a rule by its number alone. Whether a sentence's words
-are those of the rule is for a reader to judge: a list of words that may stand for each rule would refuse good
+the docstrings of their tests (`finding`; a file's docstring speaks for its tests that name none). `texts` are the
+files that may cite. `bare` finds the sentences of a module that name a rule by its number alone. Whether a sentence's
+words are those of the rule is for a reader to judge: a list of words that may stand for each rule would refuse good
 sentences, and take bad ones.
 """
 

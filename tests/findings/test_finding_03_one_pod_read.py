@@ -17,8 +17,8 @@ import pytest
 from agent.errors import KubeError, MalformedError
 from agent.kube.client import KubeClient
 from agent.kube.objects.pod_objects import identity, seen
-from tests.findings.test_finding_03_hostile_list import BOMBS
 from tests.flow.cluster_node import ClusterNode, StandInApi
+from tests.flow.test_large_pods import BOMBS
 from tests.hostile.objects import make, written
 
 PEAK = 24 << 20

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import pytest
 
 from agent.kube.pod_report import PodReport
-from tests.findings.test_finding_14_refused_is_not_gone import Desk
+from tests.flow.test_refused_writes import Desk
 
 RIGHT = PodReport("u", "ns", "p", {"numalign.io/cpus": "1"}, "True", "Aligned", "CPUs 1 on NUMA node 0")
 WRONG = PodReport("u", "ns", "p", {"numalign.io/cpus": "1"}, "False", "NotEnforced", "EBUSY")

@@ -7,7 +7,7 @@ from pathlib import Path
 from agent.host.standin import container_id
 from agent.model.cgroup import Observed
 from agent.model.idset import CpuSet
-from tests.findings.test_finding_01_one_pod_alone import failing
+from tests.flow.test_one_pod_alone import failing
 from tests.flow.world import MemoryStore, World, container, manifest
 
 MEMORY = {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}]}
