@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from agent.cli import group
 from agent.engine.explaining import explained
 from agent.kube.nodes import node_facts, unknown_sentence
+from agent.model.notes import MOST_TO_TOUCH, OURS
 from tests.flow.told import Told, telling
 from tests.flow.world import World, container, manifest
 
@@ -184,3 +185,59 @@ def test_a_pipeline_can_stop_at_an_annotation_that_does_nothing(
     words = ["explain", "--manifest", str(tmp_path / "a.yaml"), "--root", "two-sockets"]
     assert CliRunner().invoke(group, [*words, "--strict"]).exit_code == code
     assert CliRunner().invoke(group, words).exit_code == 0
+
+
+def full(name: str, number: int = 20_000, cpu: str = "2", created: int = 1, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - manifest's
+    """A pod that asks for CPUs, with so many annotations of no meaning to us."""
+    body = manifest(name, container(cpu=cpu), created=created, namespace="tenant", **more)
+    body["metadata"].setdefault("annotations", {}).update({f"{each:x}": "" for each in range(number)})
+    return body
+
+
+def writes(told: Told, name: str) -> list[Any]:
+    """The patches of a pod, and of its status."""
+    return [
+        body for method, path, body in list(told.api.requests)
+        if method == "PATCH" and f"/pods/{name}" in path
+    ]  # fmt: skip
+
+
+def test_a_full_pod_is_pinned_and_told_by_one_event(tmp_path: Path) -> None:
+    """Its CPUs are its own, nothing is written to it, one Event says why; the next pod carries its words.
+
+    Finding 19.
+    """
+    with telling(tmp_path) as told:
+        told.list(full("evil"), manifest("ok", container(cpu="1"), created=2))
+        told.settled()
+        told.see(full("evil", 30_000))
+        told.settled()
+        assert told.world.holds("evil") == "1-2"
+        assert writes(told, "evil") == []
+        (event,) = told.api.events("evil")
+        assert event["reason"] == "NotTold"
+        assert f"more than {MOST_TO_TOUCH} annotations" in event["message"]
+        assert told.api.condition("ok")["status"] == "True"
+
+
+def test_a_full_pod_that_is_refused_is_ended_by_its_deadline_alone(tmp_path: Path) -> None:
+    """`fail` reaches it: one patch without an annotation (finding 19)."""
+    with telling(tmp_path) as told:
+        told.list(full("evil", cpu="64", policy="single-numa-node", on_misalignment="fail"))
+        told.settled()
+        (patch,) = writes(told, "evil")
+        assert patch["spec"] == {"activeDeadlineSeconds": 1}
+        assert "annotations" not in patch["metadata"]
+
+
+def test_a_pod_that_is_full_no_more_is_told(tmp_path: Path) -> None:
+    """Its owner took the annotations away: it carries what it was not told before (finding 19)."""
+    with telling(tmp_path) as told:
+        told.list(full("evil"))
+        told.settled()
+        told.see(full("evil", MOST_TO_TOUCH - len(OURS)))
+        told.settled()
+        assert told.api.condition("evil")["status"] == "True"
+        told.see(full("evil", MOST_TO_TOUCH - len(OURS) + 1))
+        told.settled()
+        assert len(writes(told, "evil")) == 1

@@ -5,7 +5,8 @@ Finding 8.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from agent.model.outcome import Admitted, Outcome
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
 from tests.flow.world import MemoryStore, World, container, manifest
+from tests.world.clock import Clock
 
 
 class Greedy(Node):
@@ -32,15 +34,6 @@ class Greedy(Node):
         books = outcome.ledger.cpus
         wrong = replace(books, assigned={**books.assigned, pod.uid: {"app": CpuSet.of(0)}})
         return replace(outcome, ledger=replace(outcome.ledger, cpus=wrong))
-
-
-class Clock:
-    """Time that a test moves."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def greedy(world: World, **settings: Any) -> Greedy:  # noqa: ANN401 - a document's values
@@ -212,3 +205,34 @@ class Losing(Node):
     def start(self) -> Ledger:
         empty = super().start()
         return replace(empty, cpus=replace(empty.cpus, shared=CpuSet()))
+
+
+@dataclass
+class Picky(MemoryStore):
+    """A store with a bug: it falls over a pod called bad."""
+
+    def save(self, ledger: Ledger, extra: Mapping[str, object] | None = None) -> None:
+        if "bad" in ledger.pods:
+            raise ValueError("no place for a bad one")
+        super().save(ledger, extra)
+
+
+def test_who_can_be_adopted_is(tmp_path: Path) -> None:
+    """The ledger is lost and the list comes late: two of three keep what they run on, the third is told of."""
+    world = World(tmp_path / "tree")
+    pods = ("gone", "one", "bad", "two")
+    world.engine.pods_listed(set(pods))
+    for at, uid in enumerate(pods):
+        world.run(manifest(uid, container(cpu="1"), created=at))
+    world.end("gone")
+    before = {uid: world.effective(uid) for uid in ("one", "two")}
+    again = World(tmp_path / "tree", store=Picky())
+    again.pods = {uid: pod for uid, pod in world.pods.items() if uid != "gone"}
+    again.engine.adopt(again.pods.values(), again.names(), {})
+    assert set(again.engine.ledger.pods) == set(again.engine.pods) == {"one", "two"}
+    again.engine.pods_seen(again.pods.values(), ran=set(again.pods))
+    again.engine.pods_listed(set(again.pods))
+    again.check()
+    assert {uid: again.holds(uid) for uid in before} == before
+    assert {uid: again.effective(uid) for uid in before} == before
+    assert any("pod default/bad" in text for what, text in again.ears.problems if what == "set-aside")

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent.app import setup
+from agent.app.cluster.build import ClusterService
 from agent.app.statedir import node_allocatable as keeping
 from agent.app.statedir.node_allocatable import NodeAllocatable
 from agent.core.machines.synthetic import parse_synthetic
+from agent.host.device_nodes import Usable
+from agent.host.nri.decisions import EngineDecisions
+from agent.host.nri.driver import NriDriver
+from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
 from agent.host.scratch import Layout, Scratch
+from agent.host.standin import container_id
 from agent.model.cgroup import Level
 from agent.model.idset import CpuSet
-from tests.flow.cluster_node import ClusterNode, list_pods, page, running, until
-from tests.flow.world import World, container, manifest
+from tests.flow.cluster_node import ClusterNode, StandInApi, edges_of, list_pods, page, running, until
+from tests.flow.program import wait
+from tests.flow.world import Ears, World, container, manifest
+from tests.patience import PATIENCE
 
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"
 MEMORY = {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}]}
@@ -190,3 +200,178 @@ def test_s3_the_settings_switch_is_followed_though_nobody_says_a_word_of_the_nod
         until(lambda: agent.engine.halted)
         (tmp_path / "config.yaml").write_text(json.dumps({**node.world.settings, "observeOnly": False}), "utf-8")
         until(lambda: not agent.engine.halted)
+
+
+PODS = ("a", "b", "c")
+
+
+def node(folder: Path, cpus: str = "0-7") -> ClusterNode:
+    """Three pods with CPUs of their own, whose sets somebody has just changed to these."""
+    made = ClusterNode(folder)
+    for number, name in enumerate(PODS):
+        made.world.run(manifest(name, container(cpu="1"), created=number))
+    made.keep()
+    for name in PODS:
+        made.world.tree.kernel_write(made.world.path(name, "app"), "cpuset.cpus", cpus)
+    return made
+
+
+def pinned(made: ClusterNode) -> int:
+    """How many of them have their CPUs back."""
+    return sum(made.world.effective(name) == made.world.holds(name) for name in PODS)
+
+
+def test_s03_the_settings_stop_a_plan_in_the_middle(tmp_path: Path) -> None:
+    """The file says observeOnly before the second write of a plan: that write is not made, nor any after it."""
+    made, writes = node(tmp_path), list[str]()
+    file = tmp_path / "config.yaml"
+
+    def steps(name: str) -> None:
+        if name.startswith("write ") and name.endswith("cpuset.cpus"):
+            writes.append(name)
+            if len(writes) == 1:
+                file.write_text(json.dumps({**made.world.settings, "observeOnly": True}), "utf-8")
+
+    with made.serving(steps=steps) as agent:
+        wait(lambda: agent.engine.snapshot.switches.observe_only, "the settings")
+        assert len(writes) == 1
+        assert pinned(made) <= 1
+        file.write_text(json.dumps(made.world.settings), "utf-8")
+        wait(lambda: pinned(made) == len(PODS), "all of them, once it is off")
+
+
+def test_s03_pages_are_answered_while_a_plan_is_held_up(tmp_path: Path) -> None:
+    """Whatever holds a write up holds up no probe and no scrape."""
+    made, held, go_on = node(tmp_path), threading.Event(), threading.Event()
+
+    def steps(name: str) -> None:
+        if name.startswith("write ") and made.world.path("b", "app") in name and not held.is_set():
+            held.set()
+            assert go_on.wait(300)
+
+    with made.serving(steps=steps) as agent:
+        made.world.tree.kernel_write(made.world.path("b", "app"), "cpuset.cpus", "0-7")
+        try:
+            wait(held.is_set, "a plan that is held up")
+            for path in ("/healthz", "/readyz", "/metrics"):
+                status, text = page(agent, path)
+                assert status in (200, 503)
+                assert text
+            assert agent.engine.repair_in() is None or agent.engine.repair_in() == 0
+            assert not agent.engine.switches.observe_only
+        finally:
+            go_on.set()
+        wait(lambda: pinned(made) == len(PODS), "all of them")
+
+
+def test_s03_the_settings_stop_answers_and_actions_while_a_plan_is_held_up(tmp_path: Path) -> None:
+    """The settings can be followed only after the write; the runtime is told no set from now on all the same."""
+    made, held, go_on = node(tmp_path), threading.Event(), threading.Event()
+
+    def steps(name: str) -> None:
+        if name.startswith("write ") and not held.is_set():
+            held.set()
+            assert go_on.wait(300)
+
+    with made.serving(steps=steps) as agent:
+        try:
+            wait(held.is_set, "a plan that is held up")
+            decisions = EngineDecisions(agent.engine, lambda _address: Usable(()))
+            driver = NriDriver(decisions, enforcing=edges_of(agent).enforcing)
+            asked = Sandbox("s", "a", "default", "a"), RuntimeContainer(container_id("a", "app"), "s", "app")
+            assert driver.create_container(*asked).cpus is not None
+            file = tmp_path / "config.yaml"
+            file.write_text(json.dumps({**made.world.settings, "observeOnly": True}), "utf-8")
+            assert driver.create_container(*asked) == driver.update_container(*asked) == Adjustment()
+            wait(lambda: "numalign_observe_only 1" in page(agent, "/metrics")[1], "the metric")
+        finally:
+            go_on.set()
+
+
+DESCRIBED = "synthetic:2 sockets x 1 node x 4 cores x 1 thread, 8G per node"
+RIGHT = "reservedSystemCPUs: '0'\n"
+
+
+@pytest.mark.parametrize("wrong", ["reservedSystemCPUs: '99'", "reservedSystemCpus: '1'", "waiting: soon"])
+def test_s03_a_mistake_beside_the_kill_switch_does_not_keep_it_off(tmp_path: Path, wrong: str) -> None:
+    """The rest of the file changes nothing; the agent says both."""
+    ears, config = Ears(), tmp_path / "config.yaml"
+    config.write_text(RIGHT)
+    before = setup.read_setup(config, DESCRIBED)
+    config.write_text(f"{wrong}\nobserveOnly: true\n")
+    now = setup.again(config, DESCRIBED, before, ears)
+    assert now.switches.observe_only
+    assert str(now.node.reserved) == "0"
+    assert [(what, text.split(":")[0]) for what, text in ears.problems] == [
+        ("settings", "the old settings stay, with observeOnly")
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["observeOnly: yes please", "observeOnly: [true]", "observeOnly: true\n  a: [", "- true"]
+)
+def test_s03_what_is_no_kill_switch_turns_nothing_off(tmp_path: Path, text: str) -> None:
+    """Neither another value nor a file that is no YAML stops the agent."""
+    ears, config = Ears(), tmp_path / "config.yaml"
+    config.write_text(RIGHT)
+    before = setup.read_setup(config, DESCRIBED)
+    config.write_text(text)
+    assert not setup.again(config, DESCRIBED, before, ears).switches.observe_only
+    assert len(ears.problems) == 1
+
+
+def test_s03_a_wrong_file_never_turns_the_kill_switch_off(tmp_path: Path) -> None:
+    """It is on; who turns it off and mistypes something finds it on."""
+    ears, config = Ears(), tmp_path / "config.yaml"
+    config.write_text(RIGHT + "observeOnly: true\n")
+    before = setup.read_setup(config, DESCRIBED)
+    config.write_text("reservedSystemCPUs: '99'\nobserveOnly: false\n")
+    assert setup.again(config, DESCRIBED, before, ears).switches.observe_only
+
+
+ASKING = manifest("me", container(cpu="", memory=""), namespace="numalign-system", release="please")
+NODE = {"kind": "Node", "metadata": {"name": "n1", "uid": "n1"}, "status": {}}
+
+
+def ask(agent: ClusterService) -> None:
+    """The watch brings the request, on a thread of its own, which waits for nobody."""
+    thread = threading.Thread(target=agent.source.intake.pod_changed, args=(ASKING,))
+    thread.start()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+def sets(made: ClusterNode) -> list[str]:
+    """The CPUs in force for each pod."""
+    return [made.world.effective(name) for name in PODS]
+
+
+def released_for_good(made: ClusterNode, agent: ClusterService) -> None:
+    """Every container may run everywhere; whatever makes the agent look at the cgroups, it writes nothing to them."""
+    everywhere = str(made.world.machine.online)
+    until(lambda: sets(made) == [everywhere] * len(PODS))
+    assert agent.engine.halted
+    assert agent.engine.reconcile() == ()
+    agent.source.intake.node_changed(NODE)
+    made.world.tree.kernel_write(made.world.path("a", "app"), "cpuset.cpus", "6")
+    assert agent.engine.reconcile() == ()
+    assert sets(made) == ["6", everywhere, everywhere], "nobody repairs a node that was released"
+
+
+def test_s18_a_plan_writes_no_more_once_release_was_asked_for(tmp_path: Path) -> None:
+    """S18: asked before the first of three repairs is made: none is, and nothing comes after the release."""
+    made, serving, up = node(tmp_path, "0,5"), list[ClusterService](), threading.Event()
+    before: list[list[str]] = []
+
+    def steps(name: str) -> None:
+        if name.startswith("write ") and name.endswith("cpuset.cpus"):
+            before.append(sets(made))
+            if len(before) == 1 and up.wait(PATIENCE):
+                ask(serving[0])
+
+    with StandInApi() as api, made.serving(api.url, steps=steps, own_uid="me") as agent:
+        serving.append(agent)
+        up.set()
+        until(lambda: len(before) > 1)
+        assert before[:2] == [["0,5"] * 3] * 2, "the second write is the release's"
+        released_for_good(made, agent)

@@ -19,6 +19,7 @@ from agent.errors import HostError
 from agent.host.checkpoint import Checkpoint
 from agent.host.machines import open_machine
 from agent.host.udev import Hotplug, Uevent
+from agent.model.machine import Machine
 from tests.flow.serving import eventually, serving, write
 from tests.flow.world import container
 from tests.patience import PATIENCE
@@ -180,3 +181,24 @@ def test_second_opinions_are_of_this_machine_only(monkeypatch: pytest.MonkeyPatc
     assert any("the kernel counts" in each for each in found)
     assert any("libudev" in each for each in found)
     assert second_opinion(open_machine("two-sockets"), "two-sockets") == ()
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_new_settings_are_followed_after_a_moment_of_blindness(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """The file changes while the machine cannot be read: both are in force as soon as it can be (finding 11)."""
+    config, wrong = tmp_path / "c.yaml", list(range(times))
+    config.write_text("cpuManagerReconcilePeriod: 1s\nreservedSystemCPUs: '0'\n")
+
+    def opened(root: str | None) -> Machine:
+        if wrong:
+            wrong.pop()
+            raise HostError("/sys/devices/system/cpu", "changes while it is read")
+        return open_machine(root)
+
+    with serving(tmp_path, config=config) as running:
+        monkeypatch.setattr(setup, "open_machine", opened)
+        config.write_text("cpuManagerReconcilePeriod: 1s\nreservedSystemCPUs: '0-1'\n")
+        eventually(lambda: str(running.node.engine.node.reserved) == "0-1")
+        assert wrong == []

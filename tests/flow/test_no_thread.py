@@ -14,8 +14,9 @@ import pytest
 from agent.app.service.edges import OFF, Sockets
 from agent.host.nri import nri_pb2
 from agent.host.nri.plugin import Plugin
+from agent.model.cgroup import Cause, Write
 from tests.flow.cluster_node import ClusterNode, StandInApi, list_pods, page, running, until
-from tests.flow.world import container, manifest
+from tests.flow.world import World, container, manifest
 from tests.nri.handlers import Recorder
 from tests.nri.test_frames import PATIENT, Nonsense, ask, quick
 from tests.patience import PATIENCE
@@ -114,3 +115,21 @@ def test_a_question_of_the_runtime_without_a_thread_is_answered_open(tmp_path: P
     assert "run" in handler.names()
     assert plugin.stop(PATIENCE)
     server.stop()
+
+
+def test_a_write_without_a_thread_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process limit is reached: the answer is the kernel's word, and the next write goes through again."""
+    world = World(tmp_path)
+    world.engine.pods_listed(set())
+    world.run(manifest("db", container(cpu="2"), created=1))
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    write = Write(world.path("db", "app"), "cpuset.mems", "0", "", Cause.GRANT)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        (written,) = world.cgroups.apply((write,))
+    assert written.error == "EAGAIN"
+    (written,) = world.cgroups.apply((write,))
+    assert (written.error, written.read_back) == ("", "0")

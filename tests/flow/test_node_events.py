@@ -24,21 +24,12 @@ from agent.observe.metrics import Metrics
 from agent.observe.windows import Windows
 from tests import patience
 from tests.flow.world import container, manifest
+from tests.world.clock import Clock
 
 UID = "5d1f" * 8
 APP, SANDBOX = "a" * 64, "b" * 64
 GRANT = Write("/p/a", "cpuset.cpus", "1", "0-1", Cause.GRANT)
 COUNT = "numalign_start_to_pin_seconds_count"
-
-
-class Clock:
-    """Time that a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def done(path: str, cause: Cause = Cause.GRANT, error: str = "") -> tuple[Written, ...]:
@@ -48,7 +39,7 @@ def done(path: str, cause: Cause = Cause.GRANT, error: str = "") -> tuple[Writte
 
 def test_a_window_is_from_the_folder_to_the_first_grant() -> None:
     """Pool writes and refused writes leave it open, the grant closes it, a repair later is none; each counts once."""
-    clock, seen = Clock(), list[float]()
+    clock, seen = Clock(100.0), list[float]()
     windows = Windows(seen.append, clock)
     windows.appeared([("/p/a", 100.0), ("/p/b", 100.5)])
     clock.now = 101.0
@@ -64,7 +55,7 @@ def test_a_window_is_from_the_folder_to_the_first_grant() -> None:
 
 def test_windows_do_not_pile_up() -> None:
     """Containers that are gone, or that need no set of their own, are forgotten."""
-    clock, seen = Clock(), list[float]()
+    clock, seen = Clock(100.0), list[float]()
     windows = Windows(seen.append, clock)
     windows.appeared([(f"/p/{number}", clock.now) for number in range(100)])
     windows.gone(["/p/0", "/p/unknown"])

@@ -5,13 +5,14 @@ Finding 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.app.cluster.start import read_start
+from agent.core.cgroups import desired as wanted
 from agent.errors import InvariantError
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
@@ -279,3 +280,41 @@ def test_lists_of_ids_of_5000_digits_are_malformed() -> None:
     """What a runtime has on record for a container is text, too."""
     with pytest.raises(ValueError, match="no number or range"):
         CpuSet.parse("1" * 5000)
+
+
+def failing_for(question: Callable[..., Any], uid: str) -> Callable[..., Any]:
+    """A question about pods that goes wrong with one of them, in a way that nobody expects."""
+
+    def asked(ledger: Any, of: str, *more: Any) -> Any:  # noqa: ANN401 - the question's own
+        if of == uid:
+            raise ZeroDivisionError("of a kind that nobody expects")
+        return question(ledger, of, *more)
+
+    return asked
+
+
+@pytest.mark.parametrize("name", ["share", "pool_of", "own_of"])
+def test_sets_that_cannot_be_worked_out_are_one_pods(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Its cgroups stay; its neighbour, which came after it, is pinned; a fault is told once, and its end heals it."""
+    world = World(tmp_path)
+    world.engine.pods_listed(set())
+    world.run(manifest("evil", container(cpu="2"), created=1))
+    world.engine.reconcile()
+    held = world.effective("evil")
+    with monkeypatch.context() as patched:
+        patched.setattr(wanted, name, failing_for(getattr(wanted, name), "evil"))
+        world.run(manifest("victim", container(cpu="2"), created=2))
+        world.run(manifest("shared", {"name": "app", "image": "x"}, created=3))
+        world.engine.reconcile()
+        world.engine.reconcile()
+        assert world.effective("victim") == world.holds("victim") != ""
+        assert world.effective("evil") == held
+        assert not set(world.effective("shared")) & {*held, *world.holds("victim")} - {"-", ","}
+        assert "left as they are" in world.ears.unenforced["evil"][""]
+        assert world.ears.unenforced.get("victim", {}) == {}
+        assert len([text for what, text in world.ears.problems if what == "set-aside"]) == 1
+    world.engine.reconcile()
+    assert world.effective("evil") == world.holds("evil")
+    world.check()

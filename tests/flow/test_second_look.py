@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from agent.model.idset import CpuSet, NodeSet
 from tests.flow.serving import eventually
 from tests.flow.told import Told, telling
 from tests.flow.world import World, container, manifest
+from tests.world.clock import Clock
 
 MACHINE = "1 socket x 1 node x 8 cores x 1 thread"
 STANDS = "default/job-1 has ended, its cgroup is still there"
@@ -29,20 +29,10 @@ WISHES = ("run", "fail", "wait", "evict")
 ENDING = ("fail", "evict")
 
 
-@dataclass
-class Clock:
-    """Seconds, as the test says."""
-
-    now: float = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
     """The engine's."""
-    return Clock()
+    return Clock(100.0)
 
 
 @pytest.fixture

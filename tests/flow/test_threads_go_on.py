@@ -19,8 +19,9 @@ from agent.errors import HostError, KubeError
 from agent.host import udev
 from agent.host.cgroups.watching import Changes, Watcher
 from agent.host.manifests import Follower
-from agent.host.nri import nri_pb2
+from agent.host.nri import mux, nri_pb2
 from agent.host.nri.plugin import Plugin
+from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
 from agent.host.udev import Hotplug, Uevent
 from agent.kube.pod_report import PodReport
 from agent.kube.publishing.publisher import Publisher
@@ -28,6 +29,7 @@ from agent.kube.topology_crd import TopologyPublisher
 from agent.model.cgroup import Cause, Write
 from tests.flow.cluster_node import ClusterNode, StandInApi, edges_of, page, running
 from tests.flow.program import wait
+from tests.flow.serving import eventually
 from tests.flow.told import Api
 from tests.flow.world import World, container, manifest
 from tests.nri.handlers import Recorder
@@ -315,5 +317,51 @@ def test_a_part_of_what_runs_is_not_taken_for_all_of_it(
     wait(lambda: len(server.answers) == len(parts) + 1, "all answers")
     assert [name for name, _ in handler.seen] == ["run"]
     assert plugin.connected
+    assert plugin.stop(PATIENCE)
+    server.stop()
+
+
+SERVICE = "nri.pkg.api.v1alpha1.Plugin"
+GOOD = nri_pb2.PodRequest(pod=nri_pb2.PodSandbox(id="s", uid="u")).SerializeToString()
+EMPTY = nri_pb2.SynchronizeRequest().SerializeToString()
+
+
+class Failing(Recorder):
+    """Cannot take in what runs."""
+
+    def synchronize(
+        self, sandboxes: tuple[Sandbox, ...], containers: tuple[RuntimeContainer, ...]
+    ) -> Mapping[str, Adjustment]:
+        raise ZeroDivisionError("of a kind that nobody expects")
+
+
+@pytest.mark.parametrize(("handler", "picture"), [(Failing(), EMPTY), (Recorder(), b"\xff\xff\xff")])
+def test_a_picture_that_cannot_be_taken_in_leaves_us_connected(
+    tmp_path: Path, handler: Recorder, picture: bytes
+) -> None:
+    """The runtime counts us in and asks us of the next pod: so we are connected, and we answer (finding 30)."""
+    parts = [ask(1, SERVICE, "Synchronize", picture), ask(3, SERVICE, "RunPodSandbox", GOOD)]
+    server = Nonsense(tmp_path / "s", parts)
+    plugin = Plugin(str(tmp_path / "s"), handler, delays=quick, identity=PATIENT)
+    plugin.start()
+    eventually(lambda: len(server.answers) == 2)
+    assert [answer.status.code for answer in server.answers] == [0, 0]
+    assert plugin.connected
+    assert handler.names() == ["run"]
+    assert plugin.stop(PATIENCE)
+    server.stop()
+
+
+def test_a_fault_in_the_handlers_last_word_ends_no_thread(tmp_path: Path) -> None:
+    """The runtime goes away, and even telling that goes wrong: the plugin connects again (finding 30)."""
+
+    class Mute(Recorder):
+        def disconnected(self, why: str) -> None:
+            raise ZeroDivisionError(why)
+
+    server = Nonsense(tmp_path / "s", [mux.HEADER.pack(1, 1 << 31)])
+    plugin = Plugin(str(tmp_path / "s"), Mute(), delays=quick, identity=PATIENT)
+    plugin.start()
+    eventually(lambda: server.connections > 2)
     assert plugin.stop(PATIENCE)
     server.stop()

@@ -20,18 +20,10 @@ from agent.host.scratch import Layout, Scratch
 from agent.host.standin import container_id
 from agent.model.cgroup import OCCUPIED
 from tests.flow.world import World, container, manifest
+from tests.world.clock import Clock
 
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"
 WEB = {"name": "app", "image": "example.com/x", "resources": {"requests": {"cpu": "100m"}}}
-
-
-class Clock:
-    """Time that a test moves."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture(params=[1, 2], ids=["v1", "v2"])

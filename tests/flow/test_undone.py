@@ -15,21 +15,12 @@ from agent.model.pod import Qos
 from agent.observe.event_log import EventLog
 from agent.observe.metrics import Metrics
 from tests.flow.world import World, container, manifest
+from tests.world.clock import Clock
 
 Place = tuple[Level, Qos, str]
 LINUX_7 = Layout(linux=(7, 0))
 MANY = 24
 """More than what is repaired at once, and more than a back-off of powers of two would leave in that time."""
-
-
-class Clock:
-    """Time that a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Node:

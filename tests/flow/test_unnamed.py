@@ -20,6 +20,7 @@ from agent.model.podspec import pod_from
 from tests.flow.cluster_node import ClusterNode, StandInApi, page, until
 from tests.flow.world import MemoryStore, World, container, manifest
 from tests.patience import PATIENCE
+from tests.world.clock import Clock
 
 
 @pytest.fixture
@@ -231,3 +232,147 @@ def test_a_list_that_takes_longer_than_the_start_waits(node: ClusterNode) -> Non
         assert node.world.effective("db") == "1-2"
         first = ["/api/v1/nodes/n1", "/api/v1/pods"]
         until(lambda: list(dict.fromkeys(path for path, _ in api.asked if path in first)) == first)
+
+
+def claimed(folder: Path) -> World:
+    """A node with a pinned pod."""
+    world = World(folder, store=MemoryStore())
+    world.engine.pods_listed(set())
+    world.run(manifest("db"))
+    world.run(manifest("web", created=1))
+    world.engine.reconcile()
+    world.engine.keep_names()
+    return world
+
+
+def test_a_restarted_container_beside_the_old_one_s_cgroup(tmp_path: Path) -> None:
+    """Its name was not saved yet, the cgroup of the one before it is still dying, nobody answers: it stays."""
+    first = claimed(tmp_path)
+    first.tree.add_container("db", "7e" * 32)
+    path = next(each.path for each in first.cgroups.observe().cgroups if each.container_id == "7e" * 32)
+    first.tree.kernel_write(path, "cpuset.cpus", "1-2")
+    after = World(tmp_path, store=first.store)
+    after.engine.reconcile()
+    on = {each.container_id: str(each.effective_cpus) for each in after.cgroups.observe().cgroups}
+    assert (on["7e" * 32], on[container_id("db", "app")]) == ("1-2", "1-2")
+    after.engine.containers_seen({"7e" * 32: ("db", "app")})
+    after.tree.remove_container("db", container_id("db", "app"))
+    after.engine.pods_listed({"db", "web"})
+    assert after.engine.reconcile() == ()
+
+
+def test_a_status_that_claims_another_pods_container_moves_nobody(tmp_path: Path) -> None:
+    """Whoever may write his own pod's status names a neighbour's container as his: it stays on its CPUs."""
+    world = claimed(tmp_path)
+    world.engine.containers_seen({container_id("db", "app"): ("web", "app")})
+    world.engine.reconcile()
+    assert (world.effective("db"), world.effective("web")) == ("1-2", "4-5")
+
+
+def test_a_status_that_claims_a_neighbours_shared_container_puts_it_on_no_grant(tmp_path: Path) -> None:
+    """It claims to be called as the container with CPUs of its own: still it runs on the pool, as it asks for."""
+    world = World(tmp_path)
+    world.engine.pods_listed({"db", "web"})
+    world.run(manifest("db", container(cpu="2"), container("helper", cpu="500m"), created=1))
+    world.run(manifest("web", container(cpu="2"), created=2))
+    world.engine.containers_seen({container_id("db", "helper"): ("web", "app")})
+    world.engine.reconcile()
+    assert world.effective("db", "helper") == str(world.engine.ledger.cpus.shared)
+    assert world.effective("db") == world.holds("db")
+
+
+SANDBOX, STRANGER = "5a" * 32, "7e" * 32
+LONG = 31.0
+"""Seconds after which a container that was seen should have been named."""
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The engine's."""
+    return Clock()
+
+
+@pytest.fixture
+def world(tmp_path: Path, clock: Clock) -> World:
+    """All names are known: a pod with a sandbox, one of whose two containers has not been made yet."""
+    made = World(tmp_path, clock=clock)
+    made.engine.pods_listed({"two"})
+    made.see(manifest("two", container("front", cpu="1"), container("back", cpu="2")))
+    made.start("two", "front")
+    made.tree.add_container("two", SANDBOX)
+    made.engine.reconcile()
+    clock.now += LONG
+    made.engine.reconcile()
+    return made
+
+
+def test_a_sandbox_is_no_container_that_lacks_a_name(world: World) -> None:
+    """What has no name and is alone in its pod may be the sandbox: its container may not be there yet."""
+    assert world.condition("two") == "True Aligned"
+
+
+def test_a_pod_with_a_container_that_nobody_names_is_not_told_to_have_its_cpus(world: World, clock: Clock) -> None:
+    """One of two is a container, it may be the one that was granted CPUs, and runs on the pool; a name ends that."""
+    world.tree.add_container("two", STRANGER)
+    world.engine.reconcile()
+    assert world.condition("two") == "True Aligned", "a moment is what names take that come by the API"
+    clock.now += LONG
+    world.engine.reconcile()
+    assert world.condition("two") == "False NotEnforced"
+    message = world.report("two").message
+    assert "neither the API server nor the runtime" in message
+    assert STRANGER in message
+    world.engine.containers_seen({STRANGER: ("two", "back")})
+    assert world.condition("two") == "True Aligned"
+
+
+def test_an_agent_that_begins_gives_no_such_time(world: World, tmp_path: Path, clock: Clock) -> None:
+    """Who was there before it and is in no list has no name: told with the first complete list."""
+    world.tree.add_container("two", STRANGER)
+    after = World(tmp_path, store=world.store, clock=clock, pods=world.pods.values())
+    after.engine.pods_listed({"two"})
+    assert after.condition("two") == "False NotEnforced"
+    world.tree.remove_container("two", STRANGER)
+    after.engine.reconcile()
+    assert after.condition("two") == "True Aligned"
+
+
+def test_a_sandbox_that_is_made_anew_is_none_either(world: World, clock: Clock) -> None:
+    """The one before may outlast its processes; who runs there counts."""
+    world.tree.remove_container("two", SANDBOX)
+    world.tree.add_container("two", SANDBOX, processes=0)
+    world.tree.add_container("two", "6b" * 32)
+    clock.now += LONG
+    world.engine.reconcile()
+    assert world.condition("two") == "True Aligned"
+    assert world.effective("two", "front") == world.holds("two", "front")
+    assert container_id("two", "front") not in world.report("two").message
+
+
+@pytest.mark.parametrize("observing", [False, True])
+def test_names_of_containers_that_are_gone_do_not_pile_up(tmp_path: Path, *, observing: bool) -> None:
+    """Hundreds of ids of one container, as its status names them one after the other; the living ones stay known.
+
+    Finding 31.
+    """
+    world = World(tmp_path, observe_only=observing)
+    world.engine.pods_listed(set())
+    world.run(manifest("db"))
+    (living,) = world.names()
+    for number in range(300):
+        world.engine.containers_seen({f"crash{number}": ("db", "app")})
+    assert living in world.engine.names
+    assert "crash299" in world.engine.names, "it may have been named before its cgroup is there"
+    assert len(world.engine.names) < 10
+
+
+def test_a_restarted_container_is_confined_as_before(tmp_path: Path) -> None:
+    """Its new id is named before its cgroup comes, after many that are gone (finding 31)."""
+    world = World(tmp_path)
+    world.engine.pods_listed(set())
+    world.run(manifest("db"))
+    for number in range(50):
+        world.engine.containers_seen({f"crash{number}": ("db", "app")})
+    world.engine.reconcile()
+    assert world.effective("db") == "1-2"
+    world.check()

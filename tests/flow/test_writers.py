@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from agent.app.service.other_writers import mind_kubelet
+from agent.app.statedir import node_allocatable as keeping
+from agent.app.statedir.node_allocatable import NodeAllocatable
 from agent.host.writers import look
 from agent.model.cgroup import Cause
+from tests.flow.cluster_node import ClusterNode, page, until
 from tests.flow.world import World, container, manifest
+from tests.world.clock import Clock
 
 
-class Clock:
-    """Time that a test moves."""
-
-    def __init__(self, world: World) -> None:
-        self.now = 1000.0
-        world.engine._enforcer.backoff.clock = lambda: self.now
-
-
-def pinned(folder: Path) -> World:
-    """A world with one pinned pod, all of it written."""
-    world = World(folder / "tree")
-    world.engine.pods_listed({"a"})
-    world.run(manifest("a", container(cpu="2")))
+def pinned(folder: Path, clock: Clock | None = None, name: str = "a", *listed: str) -> World:
+    """A world with one pinned pod, all of it written; more pods may be listed, and are to come."""
+    world = World(folder / "tree", clock=clock or Clock())
+    world.engine.pods_listed({name, *listed})
+    world.run(manifest(name, container(cpu="2"), created=1))
     return world
 
 
@@ -36,9 +33,9 @@ def undone(world: World) -> None:
 
 def test_drift_that_comes_back_is_repaired_ever_later(tmp_path: Path) -> None:
     """Repaired at once, then a second later, then two: looks in between write nothing at all."""
-    world = pinned(tmp_path)
+    clock = Clock()
+    world = pinned(tmp_path, clock)
     world.engine._enforcer.fight = lambda: ""  # type: ignore[method-assign]  # this test is about times only
-    clock = Clock(world)
     times = []
     for half in range(16):
         undone(world)
@@ -53,8 +50,8 @@ def test_drift_that_comes_back_is_repaired_ever_later(tmp_path: Path) -> None:
 
 def test_a_grant_is_written_while_a_repair_waits(tmp_path: Path) -> None:
     """Whoever fights over one container keeps no other from being pinned."""
-    world = pinned(tmp_path)
-    clock = Clock(world)
+    clock = Clock()
+    world = pinned(tmp_path, clock)
     undone(world)
     assert world.engine.reconcile()
     undone(world)
@@ -69,8 +66,8 @@ def test_a_grant_is_written_while_a_repair_waits(tmp_path: Path) -> None:
 
 def test_s10_a_writer_that_goes_on_is_told_and_not_fought(tmp_path: Path) -> None:
     """The third repair within a minute is the last: observe only, with path and value; new pods are decided only."""
-    world = pinned(tmp_path)
-    clock = Clock(world)
+    clock = Clock()
+    world = pinned(tmp_path, clock)
     path = world.path("a", "app")
     for _ in range(3):
         undone(world)
@@ -93,8 +90,8 @@ def test_s10_a_writer_that_goes_on_is_told_and_not_fought(tmp_path: Path) -> Non
 
 def test_s10_two_accidents_are_no_writer(tmp_path: Path) -> None:
     """Drift now and then, minutes apart, is repaired for ever."""
-    world = pinned(tmp_path)
-    clock = Clock(world)
+    clock = Clock()
+    world = pinned(tmp_path, clock)
     for _ in range(8):
         undone(world)
         (written,) = world.engine.reconcile()
@@ -189,3 +186,104 @@ def test_s10_traces_of_other_writers_are_found_in_files(tmp_path: Path, kubelet:
     (base / "cpu_manager_state").unlink()
     (base / "cpu_manager_state").mkdir()  # cannot be read as a file: a hint less, and no fault
     assert len(look(tmp_path, kubelet)) == 2
+
+
+def test_a_start_without_the_api_server_observes_beside_the_writer_of_before(tmp_path: Path) -> None:
+    """Never two writers (S10): the plugin's pod was known before; nothing is written until a list has it no more.
+
+    Finding 2.
+    """
+    node = ClusterNode(tmp_path)
+    node.world.run(manifest("db"))
+    node.keep()
+    keeping.save(tmp_path / "state", NodeAllocatable(1000, 0, known=True, writers=("a plugin writes cpusets",)))
+    node.world.tree.kernel_write(node.world.path("db", "app"), "cpuset.cpus", "0-7")
+    with node.serving() as agent:
+        until(lambda: page(agent, "/readyz?only=recovery")[0] == 200)
+        agent.engine.reconcile()
+        assert node.world.effective("db") == "0-7"
+        agent.source.intake.pods_listed(frozenset())
+        until(lambda: keeping.load(tmp_path / "state").writers == ())
+    assert agent.engine.snapshot.yields == {}
+
+
+def fought(world: World, clock: Clock, value: str) -> int:
+    """Somebody writes a value as fast as it is repaired, for 20 seconds; how many repairs there were."""
+    repairs = 0
+    for _ in range(20):
+        world.tree.kernel_write(world.path("db", "app"), "cpuset.cpus", value)
+        repairs += len(world.engine.reconcile())
+        clock.now += 1
+    return repairs
+
+
+def test_resets_to_the_parents_set_are_repaired_and_nothing_else(tmp_path: Path) -> None:
+    """Daemon-reloads within a minute, as an upgrade of packages makes them: enforcement goes on, pods are pinned.
+
+    Finding 13.
+    """
+    clock = Clock()
+    world = pinned(tmp_path, clock, "db", "new")
+    parents = "0-7"  # what the pod's own cgroup has: the pool and its CPUs
+    assert fought(world, clock, parents) >= 3
+    assert world.engine.snapshot.yields == {}
+    clock.now += 60
+    world.engine.reconcile()
+    world.run(manifest("new", container(cpu="2"), created=5))
+    assert world.effective("db") == world.holds("db")
+    assert world.effective("new") == world.holds("new") != ""
+    assert world.condition("new") == "True Aligned"
+
+
+def test_a_fight_that_is_over_ends_by_itself(tmp_path: Path) -> None:
+    """Somebody else wrote for a while, and is gone: five minutes later everything is enforced again, by itself.
+
+    Finding 13.
+    """
+    clock = Clock()
+    world = pinned(tmp_path, clock, "db", "new")
+    fought(world, clock, "0-3")
+    assert list(world.engine.snapshot.yields) == ["flapping"]
+    assert world.condition("db") == "False NotEnforced"
+    world.see(manifest("new", container(cpu="2"), created=5))
+    assert world.condition("new") == "False NotEnforced"
+    clock.now += 300
+    world.engine.reconcile()
+    assert world.engine.snapshot.yields == {}
+    world.start("new")
+    clock.now += 600
+    world.engine.reconcile()
+    for uid in ("db", "new"):
+        assert (world.effective(uid), world.condition(uid)) == (world.holds(uid), "True Aligned")
+
+
+def test_a_fight_that_goes_on_is_left_alone_ever_longer_and_told_each_time(tmp_path: Path) -> None:
+    """Five minutes, ten, twenty: a few writes between them, and a sentence for each that says when (finding 13)."""
+    clock = Clock()
+    world = pinned(tmp_path, clock, "db", "new")
+    began: list[float] = []
+    while clock.now < 12 * 3600:
+        if not world.engine.snapshot.yields:
+            began.append(clock.now)
+            fought(world, clock, "0-3")
+        world.engine.reconcile()
+        clock.now += 60
+    told = [text for what, text in world.ears.problems if what == "writers"]
+    assert len(told) == len(began) <= 8
+    assert "tried again after 5 minutes" in told[0]
+    assert "(time 2 in a row), and tried again after 10 minutes" in told[1]
+    assert "tried again after 20 minutes" in told[2]
+    pauses = [later - earlier for earlier, later in pairwise(began)]
+    assert pauses == sorted(pauses)
+
+
+def test_a_retry_leaves_other_reasons_in_force(tmp_path: Path) -> None:
+    """Its own quiet time over, the engine still writes nothing while files tell of another writer (finding 13)."""
+    clock = Clock()
+    world = pinned(tmp_path, clock, "db", "new")
+    fought(world, clock, "0-3")
+    world.engine.switch(observe_only=True, why="an NRI plugin", source="files")
+    clock.now += 300
+    assert world.engine.reconcile() == ()
+    assert world.engine.snapshot.yields == {"files": "an NRI plugin"}
+    assert world.condition("db") == "False NotEnforced"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,16 +12,20 @@ import pytest
 from agent.core.devices.kubelet import Given, Offered
 from agent.engine.engine import Engine
 from agent.engine.state import State
-from agent.errors import RuntimeLinkError
+from agent.errors import InvariantError, RuntimeLinkError
 from agent.host.podresources import podresources_pb2 as pb
 from agent.host.podresources.client import DevicesByContainer, HeldDevice, PodResources
 from agent.host.podresources.lookup import DELAYS, RESYNC, Lookup
 from agent.model.idset import NodeSet
 from agent.model.podspec import pod_from
+from agent.observe.health import Health
+from agent.observe.threads import watched
 from tests import patience
+from tests.flow.serving import eventually
 from tests.flow.world import World, container, manifest
 from tests.patience import PATIENCE
 from tests.podresources.test_client import Kubelet, device
+from tests.world.clock import Clock
 
 GPU = "vendor.com/gpu"
 ON_ONE = HeldDevice(GPU, "g1", NodeSet.of(1))
@@ -57,22 +62,13 @@ class Client:
         return self.offers
 
 
-class Clock:
-    """A clock that is moved."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Desk:
     """A lookup whose thread is the test."""
 
     def __init__(self, folder: Path) -> None:
         self.world = World(folder)
         self.world.engine.pods_listed(set())
-        self.client, self.clock, self.problems = Client(), Clock(), list[str]()
+        self.client, self.clock, self.problems = Client(), Clock(100.0), list[str]()
         self.told: list[tuple[str, Given]] = []
         self.offered: list[tuple[Offered, ...]] = []
         self.lookup = Lookup(self.client, self, problem=self.problems.append, clock=self.clock)
@@ -291,3 +287,71 @@ def test_s9_news_is_handed_over_without_waiting(tmp_path: Path) -> None:
     for number in range(1000):
         desk.lookup.released(str(number))
     assert desk.client.asked == []
+
+
+class OneEach:
+    """Gave every pod one device; lists nothing."""
+
+    def list(self) -> dict[tuple[str, str], DevicesByContainer]:
+        return {}
+
+    def get(self, _namespace: str, name: str) -> DevicesByContainer | None:
+        return {"app": (HeldDevice(GPU, name, NodeSet.of(1)),)}
+
+    def allocatable(self) -> tuple[HeldDevice, ...]:
+        return ()
+
+
+class Sink:
+    """An engine that goes wrong with some pods, and from which pods vanish between two questions."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.vanishing, self.wrong = world, set[str](), set[str]()
+        self.asked = 0
+        self.told: list[str] = []
+
+    @property
+    def snapshot(self) -> State:
+        found = self.world.engine.snapshot
+        self.asked += 1
+        gone = self.vanishing if self.asked > 2 else set()
+        return replace(found, pods={uid: each for uid, each in found.pods.items() if uid not in gone})
+
+    def devices_reported(self, uid: str, _given: Given) -> None:
+        self.told.append(uid)
+        if uid in self.wrong:
+            raise InvariantError("a rule that never breaks was broken")
+
+    def devices_offered(self, offered: tuple[Offered, ...]) -> None:
+        """Of no interest."""
+
+
+def lives(tmp_path: Path, *, vanishing: str = "", wrong: str = "") -> list[str]:
+    """Which pods' devices were told, where something goes wrong with the first of two pods."""
+    world = World(tmp_path)
+    world.engine.pods_listed(set())
+    asking = container()
+    asking["resources"]["limits"][GPU] = "1"
+    world.see(manifest("first", asking, created=1), manifest("second", asking, created=2))
+    sink, health = Sink(world), Health()
+    lookup = Lookup(OneEach(), sink, delays=(0.001,))
+    with watched(health, lambda: None):
+        lookup.start()
+        sink.vanishing, sink.wrong, sink.asked = {vanishing}, {wrong}, 0
+        lookup.starting("first")
+        eventually(lambda: sink.asked > 2)
+        lookup.starting("second")
+        eventually(lambda: "second" in sink.told)
+        assert lookup.stop(PATIENCE)
+    assert health.live()[0]
+    return sink.told
+
+
+def test_a_pod_that_is_freed_between_two_looks_ends_nothing(tmp_path: Path) -> None:
+    """It is known when its turn comes, and gone when its name is asked for (finding 24)."""
+    assert lives(tmp_path, vanishing="first") == ["second"]
+
+
+def test_a_fault_with_one_pods_devices_ends_nothing(tmp_path: Path) -> None:
+    """The engine cannot take in the devices of one pod; the other's are heard of all the same (finding 24)."""
+    assert set(lives(tmp_path, wrong="first")) == {"first", "second"}

@@ -8,19 +8,10 @@ from agent.core.cgroups.writers import REPAIRS
 from agent.engine.backoff import AT_ONCE, LONGEST, QUIET, REFUSED, URGENT, Backoff
 from agent.engine.retries import Retries, Truce
 from agent.model.cgroup import Cause, Observed, Write, Written
+from tests.world.clock import Clock
 
 LAST = {("/a", "cpuset.cpus"): "1"}
 REPAIR = Write("/a", "cpuset.cpus", "1", "0-3", Cause.DRIFT_FOREIGN)
-
-
-class Clock:
-    """Time that a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def repairs_over(seconds: float, clock: Clock, backoff: Backoff) -> list[float]:

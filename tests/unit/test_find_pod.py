@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from agent.kube.objects.pod_objects import SeenPod
 from agent.kube.watch.namespaces import Namespaces
 from agent.model.pod import Stage
 from agent.model.podspec import pod_from
+from tests.flow.cluster_node import ClusterNode, StandInApi, edges_of, until
 from tests.flow.told import Api
 from tests.flow.world import World, manifest
+from tests.patience import PATIENCE
 
 JOB = manifest("job")
 
@@ -66,3 +69,39 @@ def test_s13_a_pod_whose_end_is_told_meanwhile_is_not_heard_of(tmp_path: Path, d
     asked.find("default", "job", "job")
     assert asked.heard == ([] if during else ["job"])
     asked.find.close()
+
+
+@dataclass
+class OneHeldUp(StandInApi):
+    """Its answer about the pod "first" comes when the test wants it."""
+
+    reached: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def answer(self, path: str) -> tuple[int, dict[str, Any] | bytes]:
+        """See StandInApi."""
+        if path.endswith("/pods/first"):
+            self.reached.set()
+            self.over.wait(PATIENCE)
+        return super().answer(path)
+
+    def heard_of(self, name: str) -> bool:
+        """Whether a pod was asked for."""
+        return any(path.endswith(f"/pods/{name}") for path, _ in self.asked)
+
+
+def test_a_question_about_a_pod_ends_with_the_runtimes_own(tmp_path: Path) -> None:
+    """One GET hangs, and nobody waits for the one behind it any more: the next pod is not kept waiting for both.
+
+    Finding 30.
+    """
+    node = ClusterNode(tmp_path)
+    node.keep()
+    with OneHeldUp() as api, node.serving(api.url) as agent:
+        try:
+            until(lambda: edges_of(agent).find("default", "first", "first") is None and api.reached.is_set())
+            assert edges_of(agent).find("default", "second", "second") is None
+        finally:
+            api.over.set()
+        until(lambda: edges_of(agent).find("default", "third", "third") is None and api.heard_of("third"))
+        assert not api.heard_of("second")

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from agent.kube.publishing import notices
 from agent.kube.publishing.notices import QUEUE, Notice, Notices, Regarding
+from tests.world.clock import Clock
 
 POD, OTHER = Regarding("Pod", "n", "p", "u"), Regarding("Pod", "n", "o", "v")
-
-
-class Clock:
-    """The test's."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def noted(about: Regarding = POD, message: str = "EBUSY") -> Notice:
@@ -24,7 +16,7 @@ def noted(about: Regarding = POD, message: str = "EBUSY") -> Notice:
 
 def test_what_is_over_in_a_moment_is_no_event() -> None:
     """A healthy new pod waits for its name for a second: no Warning; the other one's trouble lasts, and is told."""
-    clock, dropped = Clock(), list[str]()
+    clock, dropped = Clock(100.0), list[str]()
     queue = Notices(clock, dropped.append)
     queue.hold(noted(), 5)
     queue.hold(noted(OTHER), 5)
@@ -42,7 +34,7 @@ def test_what_is_over_in_a_moment_is_no_event() -> None:
 
 def test_trouble_that_changes_its_words_is_told_once_and_in_time() -> None:
     """Only the last sentence is recorded, five seconds after the first."""
-    clock = Clock()
+    clock = Clock(100.0)
     queue = Notices(clock, lambda _why: None)
     queue.hold(noted(message="first"), 5)
     clock.now += 3
@@ -58,7 +50,7 @@ def test_trouble_that_changes_its_words_is_told_once_and_in_time() -> None:
 def test_only_so_many_are_held() -> None:
     """A node full of pods that flap costs a bounded list; what is left out is counted."""
     dropped = list[str]()
-    queue = Notices(Clock(), dropped.append)
+    queue = Notices(Clock(100.0), dropped.append)
     for number in range(notices.MOST_WAITING + 3):
         queue.hold(noted(Regarding("Pod", "n", f"p{number}", f"u{number}")), 5)
     assert dropped == [QUEUE] * 3
@@ -66,7 +58,7 @@ def test_only_so_many_are_held() -> None:
 
 def test_other_numbers_alone_are_no_other_event() -> None:
     """The details of a refusal change with every pod that comes or goes."""
-    clock = Clock()
+    clock = Clock(100.0)
     queue = Notices(clock, lambda _why: None)
     first = Notice(POD, "Warning", "TopologyAffinityError", "no locality", "3 are free")
     queue.add(first)
