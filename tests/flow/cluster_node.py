@@ -9,9 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,7 +23,7 @@ from agent.engine.ports import Steps
 from agent.host.checkpoint import Checkpoint
 from agent.host.standin import container_id
 from agent.kube.access import ApiAccess
-from tests import patience
+from tests import patience, scraped
 from tests.flow.world import MemoryStore, World
 
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"
@@ -168,17 +166,7 @@ def edges_of(agent: ClusterService) -> NodeEdges:
 
 def page(node: ClusterService, path: str) -> tuple[int, str]:
     """Status and text of a page of an agent."""
-    try:
-        with urllib.request.urlopen(f"http://{node.address}{path}", timeout=patience.PATIENCE) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
-
-
-def until(what: Callable[[], bool], seconds: float = patience.PATIENCE) -> None:
-    """Wait for a condition."""
-    patience.until(what, within=seconds)
+    return scraped.page(node.address, path)
 
 
 def running(body: Mapping[str, Any], seconds: float = 0.0) -> dict[str, Any]:
@@ -195,4 +183,4 @@ def list_pods(agent: ClusterService, *bodies: Mapping[str, Any]) -> None:
     agent.source.intake.pods_listed(frozenset(body["metadata"]["uid"] for body in bodies))
     for body in bodies:
         agent.source.intake.pod_changed(body)
-    until(agent.source.intake.synced.is_set)
+    patience.until(agent.source.intake.synced.is_set)

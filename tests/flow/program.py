@@ -9,20 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests import patience
+from tests import scraped
 from tests.flow.serving import MACHINE
 from tests.patience import PATIENCE
-
-
-def wait(true: Callable[[], bool], what: str) -> None:
-    """Wait until something is so; fails with `what` where it never is."""
-    patience.until(true, what)
 
 
 class Program:
@@ -57,19 +50,11 @@ class Program:
 
     def get(self, page: str) -> tuple[int, str]:
         """Status and text of a page."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{page}", timeout=PATIENCE) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
+        return scraped.page(f"127.0.0.1:{self.port}", page)
 
     def figure(self, name: str) -> int:
         """A number of /proc/<pid>/status: Threads, VmHWM (KiB)."""
-        text = Path(f"/proc/{self.process.pid}/status").read_text("ascii")
-        found = re.search(rf"^{name}:\s+(\d+)", text, re.MULTILINE)
-        assert found, name
-        return int(found[1])
+        return scraped.status(self.process.pid, name)
 
     def end(self) -> int:
         """SIGTERM; its exit code."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +12,7 @@ import yaml
 
 from agent.app.standalone.build import StandaloneOptions, StandaloneService, standalone_node
 from agent.host.standin import container_id
-from tests import patience
+from tests import patience, scraped
 from tests.flow.world import container, manifest
 
 MACHINE = "synthetic:2 sockets x 1 node x 4 cores x 1 thread"
@@ -73,12 +71,7 @@ class Running:
 
     def get(self, page: str) -> tuple[int, str]:
         """Status and text of a page."""
-        try:
-            with urllib.request.urlopen(f"http://{self.node.address}{page}", timeout=patience.PATIENCE) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
+        return scraped.page(self.node.address, page)
 
 
 @contextmanager

@@ -11,9 +11,10 @@ import pytest
 import yaml
 
 from agent.host.scratch.kernel import ScratchKernel
-from tests.flow.cluster_node import ClusterNode, StandInApi, page, until
+from tests.flow.cluster_node import ClusterNode, StandInApi, page
 from tests.flow.serving import serving, write
 from tests.flow.world import container, manifest
+from tests.patience import until
 
 STATIC = {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}]}
 GAUGE = "numalign_hanging_writes"

@@ -17,8 +17,9 @@ from agent.app.service.service import NodeService
 from agent.app.standalone.build import StandaloneService
 from agent.observe.health import Server
 from agent.observe.metrics import MetricValues, Shown
-from tests.flow.program import Program, running, wait
+from tests.flow.program import Program, running
 from tests.flow.serving import serving
+from tests.patience import until
 
 HELD = 3000
 MOST_THREADS = 80
@@ -48,7 +49,7 @@ def test_probes_are_answered_beside_3000_held_connections(tmp_path: Path) -> Non
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < HELD + 1000:
         pytest.skip("this process may not open so many connections")
     with running(tmp_path) as program, held(program, HELD) as connections:
-        wait(lambda: program.get("/readyz")[0] == 200, "the start")
+        until(lambda: program.get("/readyz")[0] == 200, "the start")
         for _ in range(3):
             for page in ("/healthz", "/readyz", "/metrics"):
                 assert program.get(page)[0] == 200
@@ -113,7 +114,7 @@ def test_no_thread_left_to_start_ends_nothing(monkeypatch: pytest.MonkeyPatch) -
         raise RuntimeError("can't start new thread")
 
     with contextlib.closing(server), contextlib.ExitStack() as stack:
-        wait(lambda: any(each.name == "http answer" for each in threading.enumerate()), "a thread that answers")
+        until(lambda: any(each.name == "http answer" for each in threading.enumerate()), "a thread that answers")
         monkeypatch.setattr(threading.Thread, "start", refuse)
         clients = [stack.enter_context(socket.create_connection((host, int(port)), timeout=60)) for _ in range(5)]
         for client in clients:

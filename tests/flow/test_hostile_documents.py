@@ -12,9 +12,10 @@ from click.testing import CliRunner
 
 from agent.cli import group
 from agent.errors import NumalignError
-from tests.flow.program import running, wait
+from tests.flow.program import running
 from tests.flow.serving import MACHINE, eventually, serving, write
 from tests.flow.world import container, manifest
+from tests.patience import until
 
 
 def merges(levels: int) -> str:
@@ -129,7 +130,7 @@ def test_a_folder_of_odd_files_holds_nobody_up(tmp_path: Path) -> None:
             program.says(rf"{name}\.yaml")
         for name in BOMBS:
             program.says(rf"bomb-{name.replace(' ', '-')}\.yaml")
-        wait(lambda: 'numalign_pods{state="pinned"} 1.0' in program.get("/metrics")[1], "the good pod is pinned")
+        until(lambda: 'numalign_pods{state="pinned"} 1.0' in program.get("/metrics")[1], "the good pod is pinned")
         assert program.end() == 0
     for each in kept:
         each.close()

@@ -23,10 +23,9 @@ from agent.host.scratch import Layout, Scratch
 from agent.host.standin import container_id
 from agent.model.cgroup import Level
 from agent.model.idset import CpuSet
-from tests.flow.cluster_node import ClusterNode, StandInApi, edges_of, list_pods, page, running, until
-from tests.flow.program import wait
+from tests.flow.cluster_node import ClusterNode, StandInApi, edges_of, list_pods, page, running
 from tests.flow.world import Ears, World, container, manifest
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"
 MEMORY = {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}]}
@@ -190,7 +189,7 @@ def test_s3_what_changed_meanwhile_is_put_right_as_soon_as_the_switch_is_off(tmp
         agent.engine.reconcile()
         assert node.world.effective("db") == "0-7"
         agent.source.intake.node_changed({"metadata": {"uid": "n1"}, "status": {}})
-        until(lambda: node.world.effective("db") == node.world.holds("db"), 20)
+        until(lambda: node.world.effective("db") == node.world.holds("db"), within=20)
 
 
 def test_s3_the_settings_switch_is_followed_though_nobody_says_a_word_of_the_node(tmp_path: Path) -> None:
@@ -233,11 +232,11 @@ def test_s03_the_settings_stop_a_plan_in_the_middle(tmp_path: Path) -> None:
                 file.write_text(json.dumps({**made.world.settings, "observeOnly": True}), "utf-8")
 
     with made.serving(steps=steps) as agent:
-        wait(lambda: agent.engine.snapshot.switches.observe_only, "the settings")
+        until(lambda: agent.engine.snapshot.switches.observe_only, "the settings")
         assert len(writes) == 1
         assert pinned(made) <= 1
         file.write_text(json.dumps(made.world.settings), "utf-8")
-        wait(lambda: pinned(made) == len(PODS), "all of them, once it is off")
+        until(lambda: pinned(made) == len(PODS), "all of them, once it is off")
 
 
 def test_s03_pages_are_answered_while_a_plan_is_held_up(tmp_path: Path) -> None:
@@ -252,7 +251,7 @@ def test_s03_pages_are_answered_while_a_plan_is_held_up(tmp_path: Path) -> None:
     with made.serving(steps=steps) as agent:
         made.world.tree.kernel_write(made.world.path("b", "app"), "cpuset.cpus", "0-7")
         try:
-            wait(held.is_set, "a plan that is held up")
+            until(held.is_set, "a plan that is held up")
             for path in ("/healthz", "/readyz", "/metrics"):
                 status, text = page(agent, path)
                 assert status in (200, 503)
@@ -261,7 +260,7 @@ def test_s03_pages_are_answered_while_a_plan_is_held_up(tmp_path: Path) -> None:
             assert not agent.engine.switches.observe_only
         finally:
             go_on.set()
-        wait(lambda: pinned(made) == len(PODS), "all of them")
+        until(lambda: pinned(made) == len(PODS), "all of them")
 
 
 def test_s03_the_settings_stop_answers_and_actions_while_a_plan_is_held_up(tmp_path: Path) -> None:
@@ -275,7 +274,7 @@ def test_s03_the_settings_stop_answers_and_actions_while_a_plan_is_held_up(tmp_p
 
     with made.serving(steps=steps) as agent:
         try:
-            wait(held.is_set, "a plan that is held up")
+            until(held.is_set, "a plan that is held up")
             decisions = EngineDecisions(agent.engine, lambda _address: Usable(()))
             driver = NriDriver(decisions, enforcing=edges_of(agent).enforcing)
             asked = Sandbox("s", "a", "default", "a"), RuntimeContainer(container_id("a", "app"), "s", "app")
@@ -283,7 +282,7 @@ def test_s03_the_settings_stop_answers_and_actions_while_a_plan_is_held_up(tmp_p
             file = tmp_path / "config.yaml"
             file.write_text(json.dumps({**made.world.settings, "observeOnly": True}), "utf-8")
             assert driver.create_container(*asked) == driver.update_container(*asked) == Adjustment()
-            wait(lambda: "numalign_observe_only 1" in page(agent, "/metrics")[1], "the metric")
+            until(lambda: "numalign_observe_only 1" in page(agent, "/metrics")[1], "the metric")
         finally:
             go_on.set()
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from agent.app.cluster.build import ClusterService
 from agent.engine.recover import ANSWERS
-from tests.flow.cluster_node import ClusterNode, list_pods, page, running, until
+from tests.flow.cluster_node import ClusterNode, list_pods, page, running
 from tests.flow.world import container, manifest
+from tests.patience import until
 
 MACHINE = "2 sockets x 2 nodes x 4 cores x 1 thread"
 SETTINGS: dict[str, Any] = {

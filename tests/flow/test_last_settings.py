@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from agent.errors import SettingsError
-from tests.flow.cluster_node import ClusterNode, page, until
+from tests.flow.cluster_node import ClusterNode, page
 from tests.flow.serving import MACHINE, eventually, replaced, serving, serving_db, write
 from tests.flow.world import container, manifest
+from tests.patience import until
 
 SMALLER = "synthetic:1 socket x 1 node x 4 cores x 1 thread"
 COUNTED = 'numalign_problems_total{what="settings"} 1.0'

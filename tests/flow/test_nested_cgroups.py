@@ -16,8 +16,8 @@ from agent.core.machines.synthetic import parse_synthetic
 from agent.host.cgroups.watching import Changes, Watcher
 from agent.host.scratch import Layout, Scratch
 from agent.model.cgroup import Level
-from tests.flow.program import wait
 from tests.flow.world import World, container, manifest
+from tests.patience import until
 
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"
 DEEP, MANY = 1000, 1000
@@ -93,7 +93,7 @@ def check(world: World, watcher: Watcher, seen: Seen) -> None:
     kubepods = world.cgroups.kubepods
     path = f"{kubepods}/kubepods-podinnocent.slice/cri-containerd-{'a' * 64}.scope"
     Path(world.cgroups.mounts.cpuset + path).mkdir(parents=True)
-    wait(lambda: path in seen.paths, "the innocent container is told")
+    until(lambda: path in seen.paths, "the innocent container is told")
     assert seen.ended == []
     assert watcher.watching <= MOST
     assert len(world.cgroups.observe().cgroups) <= MOST
@@ -111,7 +111,7 @@ def test_deep_cgroups_end_no_thread(world: World, monkeypatch: pytest.MonkeyPatc
         watcher.look()
         path = f"{world.cgroups.kubepods}/kubepods-podlast.slice"
         Path(world.cgroups.mounts.cpuset + path).mkdir()
-        wait(lambda: path in seen.paths, "the last pod is told")
+        until(lambda: path in seen.paths, "the last pod is told")
         assert seen.ended == []
 
 

@@ -15,11 +15,11 @@ from agent.app.service.edges import OFF, Sockets
 from agent.host.nri import nri_pb2
 from agent.host.nri.plugin import Plugin
 from agent.model.cgroup import Cause, Write
-from tests.flow.cluster_node import ClusterNode, StandInApi, list_pods, page, running, until
+from tests.flow.cluster_node import ClusterNode, StandInApi, list_pods, page, running
 from tests.flow.world import World, container, manifest
 from tests.nri.handlers import Recorder
 from tests.nri.test_frames import PATIENT, Nonsense, ask, quick
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 SERVICE = "nri.pkg.api.v1alpha1.Plugin"
 

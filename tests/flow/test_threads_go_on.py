@@ -28,13 +28,12 @@ from agent.kube.publishing.publisher import Publisher
 from agent.kube.topology_crd import TopologyPublisher
 from agent.model.cgroup import Cause, Write
 from tests.flow.cluster_node import ClusterNode, StandInApi, edges_of, page, running
-from tests.flow.program import wait
 from tests.flow.serving import eventually
 from tests.flow.told import Api
 from tests.flow.world import World, container, manifest
 from tests.nri.handlers import Recorder
 from tests.nri.test_frames import PATIENT, Nonsense, ask, quick
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +72,7 @@ def test_hot_plug_events_that_cannot_be_read_are_left(error: Exception) -> None:
     source, told = Deaf(error), list[str]()
     watch = MachineWatch(None, lambda: None, told.append, listen=lambda: source, again=0.01)
     watch.start()
-    wait(lambda: watch.seen >= 5, "five looks at the machine")
+    until(lambda: watch.seen >= 5, "five looks at the machine")
     watch.stop()
     source.close()
     assert source.asked == 1
@@ -126,9 +125,9 @@ def test_a_fault_of_whoever_hears_of_cgroups_ends_no_watch(tmp_path: Path) -> No
     try:
         wrong.set()
         world.run(manifest("db", container(cpu="1"), created=1))
-        wait(lambda: not wrong.is_set(), "the fault")
+        until(lambda: not wrong.is_set(), "the fault")
         world.run(manifest("web", container(cpu="1"), created=2))
-        wait(lambda: world.path("web", "app") in paths, "the next container")
+        until(lambda: world.path("web", "app") in paths, "the next container")
     finally:
         watcher.close()
     assert len(problems) == 1
@@ -146,7 +145,7 @@ def test_a_fault_of_whoever_follows_manifests_ends_no_watch(tmp_path: Path) -> N
 
     follower = Follower(tmp_path, changed, rescan=0.1)
     follower.start()
-    wait(lambda: len(seen) >= 3, "three looks")
+    until(lambda: len(seen) >= 3, "three looks")
     follower.stop()
 
 
@@ -167,9 +166,9 @@ def test_topology_that_cannot_be_put_together_is_tried_again(tmp_path: Path) -> 
     )  # fmt: skip
     before = set(threading.enumerate())
     loop.start()
-    wait(lambda: bool(problems), "the fault is told")
+    until(lambda: bool(problems), "the fault is told")
     broken.clear()
-    wait(lambda: bool(api.requests), "it is published")
+    until(lambda: bool(api.requests), "it is published")
     loop.stop(PATIENCE)
     assert set(threading.enumerate()) <= before, "asked to stop, it ends: an agent that ends waits for it"
     assert len([each for each in problems if "ZeroDivisionError" in each]) == 1
@@ -230,8 +229,8 @@ def test_a_fault_in_the_loops_own_work_ends_no_agent(tmp_path: Path) -> None:
         wrong.set()
         for _ in range(2):
             world.tree.kernel_write(world.path("db", "app"), "cpuset.cpus", "0-7")
-            wait(lambda: world.effective("db") == held, "the set is put right")
-            wait(lambda: not wrong.is_set(), "the fault")
+            until(lambda: world.effective("db") == held, "the set is put right")
+            until(lambda: not wrong.is_set(), "the fault")
         assert agent.health.live()[0]
         assert 'numalign_problems_total{what="host"} 1.0' in page(agent, "/metrics")[1]
 
@@ -314,7 +313,7 @@ def test_a_part_of_what_runs_is_not_taken_for_all_of_it(
     server = Nonsense(tmp_path / "s", [*asked, ask(99, PLUGIN, "RunPodSandbox", good)])
     plugin = Plugin(str(tmp_path / "s"), handler, delays=quick, identity=PATIENT)
     plugin.start()
-    wait(lambda: len(server.answers) == len(parts) + 1, "all answers")
+    until(lambda: len(server.answers) == len(parts) + 1, "all answers")
     assert [name for name, _ in handler.seen] == ["run"]
     assert plugin.connected
     assert plugin.stop(PATIENCE)

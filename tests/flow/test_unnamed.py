@@ -17,9 +17,9 @@ from agent.host.nri.decisions import EngineDecisions
 from agent.host.standin import container_id
 from agent.model.pod import Qos
 from agent.model.podspec import pod_from
-from tests.flow.cluster_node import ClusterNode, StandInApi, page, until
+from tests.flow.cluster_node import ClusterNode, StandInApi, page
 from tests.flow.world import MemoryStore, World, container, manifest
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.world.clock import Clock
 
 

@@ -13,8 +13,9 @@ from agent.app.statedir import node_allocatable as keeping
 from agent.app.statedir.node_allocatable import NodeAllocatable
 from agent.host.writers import look
 from agent.model.cgroup import Cause
-from tests.flow.cluster_node import ClusterNode, page, until
+from tests.flow.cluster_node import ClusterNode, page
 from tests.flow.world import World, container, manifest
+from tests.patience import until
 from tests.world.clock import Clock
 
 

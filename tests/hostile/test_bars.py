@@ -13,7 +13,6 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from http import HTTPStatus
-from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -38,14 +37,6 @@ PER_POD, PER_MINUTE = 4, 30
 MOST_PER_100 = 1 << 20
 
 
-def figure(node: Node, name: str) -> int:
-    """A number of /proc/<pid>/status of the agent."""
-    assert node.agent is not None
-    found = re.search(rf"^{name}:\s+(\d+)", Path(f"/proc/{node.agent.pid}/status").read_text("ascii"), re.MULTILINE)
-    assert found, name
-    return int(found[1])
-
-
 def whole_and_live(node: Node) -> None:
     """No thread ended, nothing was put aside, and the peak of memory is below the bar."""
     node.page("/healthz")  # raises where it is not 200
@@ -53,7 +44,7 @@ def whole_and_live(node: Node) -> None:
     assert node.agent.alive
     assert "Traceback" not in node.words()
     assert [each.name for each in node.state.glob("checkpoint*") if each.suffix != ".lock"] == [node.checkpoint.name]
-    assert figure(node, "VmHWM") <= LARGEST_KIB
+    assert node.figure("VmHWM") <= LARGEST_KIB
 
 
 def pinned(node: Node, name: str) -> None:

@@ -123,6 +123,34 @@ class Agents:
                 agent.ended.set()
 
 
+class Programs:
+    """Starts each agent as a Python of its own, which shares no memory with the tests: what it takes is its own.
+
+    Args:
+        path: folders that come first where it looks for packages.
+    """
+
+    def __init__(self, *path: str) -> None:
+        here = f"import json, sys; sys.path[:0] = {[*path, str(Path.cwd())]!r}"
+        life = "from tests.matrix.life import live; sys.exit(live(json.loads(sys.argv[1])))"
+        self._command = [sys.executable, "-P", "-c", f"{here}; {life}"]
+
+    def start(self, order: dict[str, Any]) -> Agent:
+        """As `Agents.start`."""
+        agent = Agent(Path(order["log"]), Journal(Path(order["tree"])))
+        with agent.log.open("ab") as log:
+            process = subprocess.Popen([*self._command, json.dumps(order)], stdout=log, stderr=log)
+        agent.pid = process.pid
+
+        def reap() -> None:
+            agent.code = process.wait()
+            agent.ended.set()
+
+        threading.Thread(target=reap, daemon=True).start()
+        agent.forked.set()
+        return agent
+
+
 _Ends = tuple[IO[str], IO[str], Callable[[], object]]
 """Where a template takes orders and answers, and what waits for its end."""
 

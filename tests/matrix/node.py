@@ -39,7 +39,7 @@ from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from tests import scraped
 from tests.matrix import judge as judging
-from tests.matrix.agents import Agent, Agents
+from tests.matrix.agents import Agent, Agents, Programs
 from tests.matrix.api_objects import Object, bound
 from tests.matrix.journal import EFFECTIVE, REFUSE, Journal, acting, beside, install
 from tests.matrix.kubelet import Kubelet, Running
@@ -93,7 +93,7 @@ class Node:
 
     Args:
         folder: for everything that outlives an agent.
-        agents: forks the agent's processes.
+        agents: starts the agent's processes.
         machine: in words (`agent.core.machines.synthetic`); `machine_is` changes it.
         settings: the configuration file, on top of SETTINGS.
         nri, podresources: whether the node has such sockets at all.
@@ -103,7 +103,8 @@ class Node:
     """
 
     def __init__(
-        self, folder: Path, agents: Agents, *, machine: str = MACHINE, settings: Mapping[str, Any] | None = None,
+        self, folder: Path, agents: Agents | Programs, *, machine: str = MACHINE,
+        settings: Mapping[str, Any] | None = None,
         nri: bool = True, podresources: bool = True, skew: float = 0.0, name: str = "n1", broken: str = "",
         find_within: float | None = None,
     ) -> None:  # fmt: skip
@@ -335,6 +336,11 @@ class Node:
         assert found, self.agent.words()
         with urllib.request.urlopen(f"http://{found[1]}{path}", timeout=20) as answer:
             return str(answer.read().decode())
+
+    def figure(self, name: str) -> int:
+        """A number of the agent's /proc/<pid>/status: VmHWM (KiB)."""
+        assert self.agent is not None
+        return scraped.status(self.agent.pid, name)
 
     @property
     def online(self) -> CpuSet:

@@ -15,10 +15,10 @@ from agent.kube.objects.pod_objects import SeenPod
 from agent.kube.watch.namespaces import Namespaces
 from agent.model.pod import Stage
 from agent.model.podspec import pod_from
-from tests.flow.cluster_node import ClusterNode, StandInApi, edges_of, until
+from tests.flow.cluster_node import ClusterNode, StandInApi, edges_of
 from tests.flow.told import Api
 from tests.flow.world import World, manifest
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 JOB = manifest("job")
 

@@ -11,26 +11,21 @@ agent after the other on one machine, so that the ratios can be compared where t
 
 from __future__ import annotations
 
-import json
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 
 from tests.hostile.asking import taken
 from tests.hostile.objects import LARGEST, Hostile, plain, whole
 from tests.hostile.rounds import bring, fitting
-from tests.matrix.agents import Agent
-from tests.matrix.journal import Journal
+from tests.matrix.agents import Programs
 from tests.matrix.node import Node
 
 CROWD = 110
@@ -38,41 +33,17 @@ TRIES = 9
 MACHINE = "2 sockets x 1 node x 32 cores x 2 threads, 8G per node"
 LONGEST = 120.0
 """Seconds after which an answer counts as one that never comes."""
-_LIFE = "import json, sys; from tests.matrix.life import live; sys.exit(live(json.loads(sys.argv[1])))"
 _SERVING = re.compile(r"serving (metrics|the node page).*?(127\.0\.0\.1:\d+)")
 ROWS = ("answer", "save", "metrics", "page")
 
 
-class Processes:
-    """Starts each agent as a Python of its own, with the package `agent` of any checkout.
-
-    Args:
-        tree: the checkout; this one where it is None.
-        folder: for what makes it so.
-    """
-
-    def __init__(self, tree: Path | None, folder: Path) -> None:
-        self._paths = [str(Path.cwd())]
-        if tree is not None:
-            folder.mkdir()
-            (folder / "agent").symlink_to((tree / "agent").resolve())
-            self._paths.insert(0, str(folder))
-
-    def start(self, order: dict[str, Any]) -> Agent:
-        """As `tests.matrix.agents.Agents.start`."""
-        agent = Agent(Path(order["log"]), Journal(Path(order["tree"])))
-        code = f"import sys; sys.path[:0] = {self._paths!r}; {_LIFE}"
-        with Path(order["log"]).open("ab") as log:
-            process = subprocess.Popen([sys.executable, "-P", "-c", code, json.dumps(order)], stdout=log, stderr=log)
-        agent.pid = process.pid
-
-        def reap() -> None:
-            agent.code = process.wait()
-            agent.ended.set()
-
-        threading.Thread(target=reap, daemon=True).start()
-        agent.forked.set()
-        return agent
+def checked_out(tree: Path | None, folder: Path) -> list[str]:
+    """A folder with the package `agent` of a checkout; none where that is this one."""
+    if tree is None:
+        return []
+    folder.mkdir()
+    (folder / "agent").symlink_to((tree / "agent").resolve())
+    return [str(folder)]
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -82,12 +53,12 @@ def timed(work: Callable[[], object]) -> float:
     return 1000 * (time.perf_counter() - began)
 
 
-def figures(folder: Path, processes: Processes, pods: list[Hostile]) -> Mapping[str, float]:
+def figures(folder: Path, processes: Programs, pods: list[Hostile]) -> Mapping[str, float]:
     """Medians in milliseconds beside these pods; what never came is missing."""
     folder.mkdir()
     found: dict[str, float] = {}
     settings = {"page": {"port": 0}}
-    with Node(folder, processes, machine=MACHINE, settings=settings) as node:  # type: ignore[arg-type] # starts the same
+    with Node(folder, processes, machine=MACHINE, settings=settings) as node:
         node.start()
         bring(node, pods)
         answers = []
@@ -133,7 +104,7 @@ def main(*, tree: Path | None, seed: int) -> None:
         "110 hostile": fitting(whole(seed, CROWD, taken(), most=LARGEST)),
     }
     with tempfile.TemporaryDirectory() as folder:
-        processes = Processes(tree, Path(folder, "checkout"))
+        processes = Programs(*checked_out(tree, Path(folder, "checkout")))
         found = {
             name: figures(Path(folder, name.replace(" ", "-")), processes, pods) for name, pods in crowds.items()
         }
