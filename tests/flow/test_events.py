@@ -16,31 +16,16 @@ import pytest
 from agent.errors import KubeError
 from agent.kube.pod_report import PodReport
 from agent.kube.publishing.notices import HOUR, PER_OBJECT, RATE, Notices
-from agent.kube.publishing.publisher import Notice, Publisher, Regarding
+from agent.kube.publishing.publisher import Notice, Regarding
 from tests.flow.serving import eventually
-from tests.flow.told import Api, telling
+from tests.flow.told import Desk, telling
 from tests.flow.world import container, manifest
 
 
-class Desk:
-    """A publisher whose thread and clock are the test's."""
-
-    def __init__(self) -> None:
-        self.api, self.now, self.dropped = Api(), 1000.0, Counter[str]()
-        self.publisher = Publisher(
-            self.api,  # type: ignore[arg-type] # what of the client is used
-            "n1", clock=lambda: self.now, dropped=lambda why: self.dropped.update([why]),
-        )  # fmt: skip
-
-    def until(self, end: float) -> None:
-        """Time passes; what is due in it is sent."""
-        while self.now < end:
-            wait = self.publisher.turn()
-            self.now = min(end, self.now + (wait if wait is not None else end))
-
-    def notices(self, pod: str, texts: Iterable[str], space: str = "tenant") -> None:
-        for text in texts:
-            self.publisher.record(Notice(Regarding("Pod", space, pod, pod), "Warning", "BadAnnotation", text))
+def notices(desk: Desk, pod: str, texts: Iterable[str], space: str = "tenant") -> None:
+    """Something is told of a pod, so many times."""
+    for text in texts:
+        desk.publisher.record(Notice(Regarding("Pod", space, pod, pod), "Warning", "BadAnnotation", text))
 
 
 def evil(mark: str, number: int = 13_000) -> dict[str, Any]:
@@ -83,7 +68,7 @@ def test_a_node_records_thirty_events_a_minute() -> None:
     """However many pods have something to be told of."""
     desk = Desk()
     for number in range(100):
-        desk.notices(f"p{number}", ["bad"])
+        notices(desk, f"p{number}", ["bad"])
     desk.until(1059.0)
     assert len(desk.api.events()) == 30
     desk.until(1119.0)
@@ -98,9 +83,9 @@ def test_a_spent_minute_delays_another_tenants_event_by_a_minute_for_each_thirty
     for tenants, minutes in ((1, 1), (110, 4)):
         desk = Desk()
         for number in range(110):
-            desk.notices(f"evil{number}", ["bad"], space=f"tenant{number % tenants}")
+            notices(desk, f"evil{number}", ["bad"], space=f"tenant{number % tenants}")
         desk.until(1001.0)
-        desk.notices("ok", ["refused"], space="default")
+        notices(desk, "ok", ["refused"], space="default")
         desk.until(1001.0 + 60.0 * minutes)
         assert "ok" in {event["involvedObject"]["name"] for event in desk.api.events()}
 
@@ -108,12 +93,12 @@ def test_a_spent_minute_delays_another_tenants_event_by_a_minute_for_each_thirty
 def test_a_pod_has_four_events_an_hour_and_the_rest_is_counted() -> None:
     """Each with another text; after the hour there is room again."""
     desk = Desk()
-    desk.notices("p", map(str, range(10)))
+    notices(desk, "p", map(str, range(10)))
     desk.until(1700.0)
     assert [event["message"] for event in desk.api.events()] == ["0", "1", "2", "3"]
     assert desk.dropped == {"rate": 6}
     desk.now += 3600
-    desk.notices("p", ["10"])
+    notices(desk, "p", ["10"])
     desk.until(desk.now + 1)
     assert len(desk.api.events()) == 5
 
@@ -135,9 +120,9 @@ def test_an_hour_is_over_when_it_is_over() -> None:
 def test_the_same_sentence_is_told_once_in_ten_minutes() -> None:
     """What waits and what was recorded a moment ago is not recorded again."""
     desk = Desk()
-    desk.notices("p", ["same", "same"])
+    notices(desk, "p", ["same", "same"])
     desk.until(1001.0)
-    desk.notices("p", ["same"])
+    notices(desk, "p", ["same"])
     desk.until(1500.0)
     assert len(desk.api.events()) == 1
     assert not desk.dropped
@@ -147,8 +132,8 @@ def test_namespaces_take_turns_with_their_events() -> None:
     """A namespace with hundreds of pods has told what the other one has after two requests."""
     desk = Desk()
     for number in range(200):
-        desk.notices(f"evil{number}", ["bad"])
-    desk.notices("ok", ["refused"], space="default")
+        notices(desk, f"evil{number}", ["bad"])
+    notices(desk, "ok", ["refused"], space="default")
     desk.publisher.turn()
     desk.publisher.turn()
     assert [event["involvedObject"]["name"] for event in desk.api.events()] == ["evil0", "ok"]
@@ -157,9 +142,9 @@ def test_namespaces_take_turns_with_their_events() -> None:
 def test_too_many_events_are_the_crowds_loss() -> None:
     """Where too many wait, the oldest of the namespace that has most of them are not told, and counted."""
     desk = Desk()
-    desk.notices("ok", ["refused"], space="default")
+    notices(desk, "ok", ["refused"], space="default")
     for number in range(600):
-        desk.notices(f"evil{number}", ["bad"])
+        notices(desk, f"evil{number}", ["bad"])
     desk.publisher.turn()
     assert [event["involvedObject"]["name"] for event in desk.api.events()] == ["ok"]
     assert desk.dropped == {"queue": 101}
@@ -169,7 +154,7 @@ def test_deeds_come_before_words_and_words_before_events() -> None:
     """A `fail` waits for no report, a report for no Event."""
     desk = Desk()
     for number in range(20):
-        desk.notices(f"evil{number}", ["bad"])
+        notices(desk, f"evil{number}", ["bad"])
         desk.publisher.publish(report(f"evil{number}", "tenant"))
     desk.publisher.publish(report("ok"))
     desk.publisher.fail("doomed", "default", "doomed")
@@ -259,8 +244,8 @@ def test_an_event_that_cannot_be_recorded_delays_no_other() -> None:
         return {}
 
     desk.api.answer = answer
-    desk.notices("evil", ["bad"])
-    desk.notices("ok", ["refused"], space="default")
+    notices(desk, "evil", ["bad"])
+    notices(desk, "ok", ["refused"], space="default")
     desk.until(1010.0)
     tried = Counter(event["involvedObject"]["name"] for event in desk.api.events())
     assert tried["ok"] == 1

@@ -5,7 +5,6 @@ Finding 14.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,34 +13,10 @@ import pytest
 
 from agent.errors import KubeError
 from agent.kube.pod_report import PodReport
-from agent.kube.publishing.publisher import Publisher
-from tests.flow.told import Api
+from tests.flow.told import Answer, Desk
 
 DENIED = 'pods "p" is forbidden: ValidatingAdmissionPolicy "must-have-team" denied request'
 WORD = PodReport("u", "ns", "p", {"numalign.io/cpus": "1"}, "False", "TopologyAffinityError", "no room")
-Answer = Callable[[str, str, Any], Mapping[str, Any]]
-
-
-class Desk:
-    """A publisher whose thread and clock are the test's, and what it counts."""
-
-    def __init__(self, answer: Answer) -> None:
-        self.api, self.now, self.refused = Api(), 1000.0, Counter[str]()
-        self.api.answer = answer
-        self.publisher = Publisher(
-            self.api,  # type: ignore[arg-type] # what of the client is used
-            "n1", clock=lambda: self.now, refused=lambda what: self.refused.update([what]),
-        )  # fmt: skip
-
-    def run(self, seconds: float) -> None:
-        """Time passes; what is due in it is sent."""
-        end = self.now + seconds
-        while self.now < end:
-            wait = self.publisher.turn()
-            self.now = min(end, self.now + (wait if wait is not None else end))
-
-    def patches(self) -> list[Any]:
-        return [body for method, _, body in self.api.requests if method == "PATCH"]
 
 
 def denying(status: int, *, uid: str = "u", gone: bool = False) -> Answer:
@@ -82,7 +57,7 @@ def test_a_refusal_is_told_once_and_tried_rarely() -> None:
     events = desk.api.events("p")
     assert [(event["reason"], event["type"]) for event in events] == [("NotTold", "Warning")]
     assert "must-have-team" in events[0]["message"]
-    assert len(desk.patches()) <= 3 * 20
+    assert desk.patches <= 3 * 20
     assert desk.publisher.has_report("u")
 
 
@@ -103,10 +78,10 @@ def test_annotations_that_are_full_leave_the_condition() -> None:
     assert desk.api.deadlines("p")[-1]["spec"] == {"activeDeadlineSeconds": 1}
     assert [event["reason"] for event in desk.api.events("p")] == ["NotTold"]
     assert desk.refused == {"status": 1}
-    sent = len(desk.patches())
+    sent = desk.patches
     desk.publisher.ended("u")
     desk.run(5)
-    assert (len(desk.patches()), desk.refused) == (sent, {"status": 1}), "its end makes no refusal new"
+    assert (desk.patches, desk.refused) == (sent, {"status": 1}), "its end makes no refusal new"
     assert desk.publisher.waiting == 1
 
 
@@ -161,11 +136,11 @@ def test_where_nothing_may_be_written_to_annotations_the_condition_is_told_at_on
     desk.run(5)
     assert carrier.conditions[-1]["reason"] == "Aligned"
     assert [bool(each.get("lastTransitionTime")) for each in carrier.conditions] == [True, True]
-    assert len(desk.patches()) <= 20
+    assert desk.patches <= 20
     desk.publisher.publish(NEXT)  # the same again: nothing is sent before its time
-    before = len(desk.patches())
+    before = desk.patches
     desk.run(5)
-    assert len(desk.patches()) == before
+    assert desk.patches == before
 
 
 @pytest.mark.parametrize(

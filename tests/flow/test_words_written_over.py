@@ -5,42 +5,20 @@ Finding 10.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agent.errors import KubeError
-from agent.kube.pod_report import CONDITION, PodReport, carried
-from agent.kube.publishing.publisher import Publisher
+from agent.kube.pod_report import PodReport
 from tests.flow.serving import eventually
-from tests.flow.told import Api, telling
+from tests.flow.told import Desk, telling
 from tests.flow.world import container, manifest
 from tests.patience import PATIENCE
 
 HOUR = 3600.0
-
-
-class Desk:
-    """A publisher whose thread and clock are the test's, and the pod as the API server has it."""
-
-    def __init__(self) -> None:
-        self.api, self.now = Api(), 1000.0
-        self.publisher = Publisher(self.api, "n1", clock=lambda: self.now)  # type: ignore[arg-type] # what is used
-
-    def until(self, end: float) -> None:
-        """Time passes; what is due in it is sent."""
-        while self.now < end:
-            wait = self.publisher.turn()
-            self.now = min(end, self.now + (wait if wait is not None else end))
-
-    def seen(self, report: PodReport) -> None:
-        """The watch shows the pod with the words of a report."""
-        condition = {"type": CONDITION, "status": report.status, "reason": report.reason, "message": report.message}
-        body = {"metadata": {"annotations": dict(report.annotations)}, "status": {"conditions": [condition]}}
-        self.publisher.seen(report.uid, lambda told: carried(body, told))
-
-    @property
-    def patches(self) -> int:
-        return sum(method == "PATCH" for method, _, _ in self.api.requests)
 
 
 def report(text: str) -> PodReport:
@@ -158,3 +136,51 @@ def test_events_from_before_a_newer_word_are_no_fight() -> None:
     desk.until(1000.0 + HOUR)
     assert desk.patches == 2
     assert desk.api.condition("p")["message"] == "4-5"
+
+
+RIGHT = PodReport("u", "ns", "p", {"numalign.io/cpus": "1"}, "True", "Aligned", "CPUs 1 on NUMA node 0")
+WRONG = PodReport("u", "ns", "p", {"numalign.io/cpus": "1"}, "False", "NotEnforced", "EBUSY")
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_last_word_stands_whatever_is_on_its_way(*, lost: bool) -> None:
+    """The first word is told again during the second one's request, whether its answer comes or is lost."""
+
+    def answer(_method: str, _path: str, body: object) -> Mapping[str, object]:
+        if "NotEnforced" in str(body):
+            desk.publisher.publish(RIGHT)
+            if lost:
+                raise TimeoutError("it was carried out")
+        return {"metadata": {"uid": "u"}}
+
+    desk = Desk(answer)
+    desk.publisher.publish(RIGHT)
+    desk.publisher.turn()
+    desk.now += 16
+    desk.publisher.publish(WRONG)
+    for _ in range(8):
+        desk.now += 16
+        desk.publisher.turn()
+    assert desk.api.condition("p")["reason"] == "Aligned"
+    assert desk.publisher.waiting == 0
+
+
+def test_a_word_that_was_lost_on_its_way_is_not_taken_for_untold() -> None:
+    """Its request may have been carried out: the word before it is told again, though it was the last one known."""
+
+    def answer(_method: str, _path: str, body: object) -> Mapping[str, object]:
+        if "NotEnforced" in str(body):
+            raise TimeoutError("it was carried out")
+        return {"metadata": {"uid": "u"}}
+
+    desk = Desk(answer)
+    desk.publisher.publish(RIGHT)
+    desk.publisher.turn()
+    desk.now += 16
+    desk.publisher.publish(WRONG)
+    desk.publisher.turn()
+    desk.publisher.publish(RIGHT)
+    for _ in range(8):
+        desk.now += 16
+        desk.publisher.turn()
+    assert desk.api.condition("p")["reason"] == "Aligned"

@@ -7,13 +7,14 @@ the test wants it to.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from agent.errors import KubeError
-from agent.kube.pod_report import CONDITION, PodReport
+from agent.kube.pod_report import CONDITION, PodReport, carried
 from agent.kube.publishing.pod_reporter import PodReporter
 from agent.kube.publishing.publisher import Publisher, Regarding
 from agent.kube.watch.intake import Intake
@@ -25,6 +26,7 @@ from tests.patience import PATIENCE
 
 Request = tuple[str, str, Any]
 """Method, path, body."""
+Answer = Callable[[str, str, Any], Mapping[str, Any] | None]
 
 
 class Api:
@@ -32,7 +34,7 @@ class Api:
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
-        self.answer: Callable[[str, str, Any], Mapping[str, Any] | None] = lambda _method, _path, _body: {}
+        self.answer: Answer = lambda _method, _path, _body: {}
         self._lock = threading.Lock()
 
     def call(self, method: str, path: str, body: object = None, **_: object) -> dict[str, Any]:
@@ -79,6 +81,40 @@ class Api:
             body for method, path, body in list(self.requests)
             if method == "PATCH" and path.endswith(f"/pods/{name}")
         ]  # fmt: skip
+
+
+class Desk:
+    """A publisher whose thread and clock are the test's; `refused` and `dropped` are what it counts."""
+
+    def __init__(self, answer: Answer = lambda _method, _path, _body: {}) -> None:
+        self.api, self.now, self.refused, self.dropped = Api(), 1000.0, Counter[str](), Counter[str]()
+        self.api.answer = answer
+        self.publisher = Publisher(
+            self.api,  # type: ignore[arg-type] # what of the client is used
+            "n1", clock=lambda: self.now, refused=lambda what: self.refused.update([what]),
+            dropped=lambda why: self.dropped.update([why]),
+        )  # fmt: skip
+
+    def until(self, end: float) -> None:
+        """Time passes; what is due in it is sent."""
+        while self.now < end:
+            wait = self.publisher.turn()
+            self.now = min(end, self.now + (wait if wait is not None else end))
+
+    def run(self, seconds: float) -> None:
+        """So many seconds pass."""
+        self.until(self.now + seconds)
+
+    def seen(self, report: PodReport) -> None:
+        """The watch shows the pod with the words of a report."""
+        condition = {"type": CONDITION, "status": report.status, "reason": report.reason, "message": report.message}
+        body = {"metadata": {"annotations": dict(report.annotations)}, "status": {"conditions": [condition]}}
+        self.publisher.seen(report.uid, lambda told: carried(body, told))
+
+    @property
+    def patches(self) -> int:
+        """How many were sent."""
+        return sum(method == "PATCH" for method, _, _ in self.api.requests)
 
 
 class Told:
