@@ -177,8 +177,11 @@ def _apart(*flags: str) -> str:
     return str(next(each["expression"] for each in variables if each["name"] == "apart"))
 
 
-def test_finding_19_whom_the_policy_guards_follows_the_configuration() -> None:
-    """The namespaces that are left alone, and the agents' own; where some pods are named all the same, that alone."""
+def test_whom_the_policy_guards_follows_the_configuration() -> None:
+    """The namespaces that are left alone, and the agents' own; where some pods are named all the same, that alone.
+
+    Finding 19.
+    """
     assert _apart().startswith("request.namespace in ['kube-system', 'numalign-system'] || ")
     several = _apart("config.excludedNamespaces={monitoring,numalign-system}")
     assert several.startswith("request.namespace in ['monitoring', 'numalign-system'] || ")

@@ -146,8 +146,11 @@ def test_in_place_resize(place: Make) -> None:
         wait(lambda: node.condition("web")["status"] == "True", what="the word")
 
 
-def test_finding_06_a_resize_that_the_kubelet_refuses_moves_nobody(place: Make) -> None:
-    """The spec asks for more, the kubelet says Infeasible: CPUs and words stay; what it follows later is followed."""
+def test_a_resize_that_the_kubelet_refuses_moves_nobody(place: Make) -> None:
+    """The spec asks for more, the kubelet says Infeasible: CPUs and words stay; what it follows later is followed.
+
+    Finding 6.
+    """
     node = place()
     with Agent(node) as agent:
         node.create("web", cpu="2")
@@ -162,8 +165,8 @@ def test_finding_06_a_resize_that_the_kubelet_refuses_moves_nobody(place: Make) 
         wait(lambda: len(CpuSet.parse(node.effective(uid))) == 3, what="the growth")
 
 
-def test_finding_11_a_start_with_a_reserved_cpu_offline(place: Make) -> None:
-    """The agent comes up, serves what is there, and says what it misses: an Event, a metric."""
+def test_a_start_with_a_reserved_cpu_offline(place: Make) -> None:
+    """The agent comes up, serves what is there, and says what it misses: an Event, a metric (finding 11)."""
     node = place(settings={"reservedSystemCPUs": "0,15"}, machine=f"{MACHINE}, offline 15")
     with Agent(node) as agent:
         wait(lambda: node.events("NumalignHardware"), what="the word")
@@ -172,8 +175,8 @@ def test_finding_11_a_start_with_a_reserved_cpu_offline(place: Make) -> None:
         wait(lambda: node.assignment("web"), what="the grant")
 
 
-def test_finding_04_a_node_of_huge_pages_is_served(place: Make) -> None:
-    """More than half of the memory is preallocated pages: the agent comes up and binds what is left."""
+def test_a_node_of_huge_pages_is_served(place: Make) -> None:
+    """More than half of the memory is preallocated pages: the agent comes up and binds what is left (finding 4)."""
     machine = f"{MACHINE.replace('8G', '16G')}, 10 1G pages"
     node = place(settings={"memoryManagerPolicy": "Static"}, machine=machine)
     sizes = {"cpu": "16", "memory": "32Gi", "hugepages-1Gi": "20Gi", "pods": "500"}

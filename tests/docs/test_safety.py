@@ -29,7 +29,7 @@ def test_every_rule_is_held_by_tests(rule: int) -> None:
     [
         ("test_s9_an_answer", [], {9}),
         ("test_s17_s18_uninstall", [], {17, 18}),
-        ("test_finding_s08_hanging_writes", [], {8}),
+        ("test_s08_hanging_writes", [], {8}),
         ("test_something", ["S4: adopted", None], {4}),
         ("test_something", ["Others who write cpusets (safety.md S10)"], {10}),
         ("test_cpus2_", ["PS5 and S99", "no S0"], set()),

@@ -60,8 +60,11 @@ def test_the_judge_sees_a_container_that_is_moved(make: Make) -> None:
 
 
 @pytest.mark.parametrize("skew", [-SKEW, SKEW])
-def test_finding_28_fail_ends_every_newcomer_and_nobody_who_ran_before(make: Make, skew: float) -> None:
-    """Both want more CPUs than there are, and `fail`; one ran before the agent did. No clock has a say in that."""
+def test_fail_ends_every_newcomer_and_nobody_who_ran_before(make: Make, skew: float) -> None:
+    """Both want more CPUs than there are, and `fail`; one ran before the agent did. No clock has a say in that.
+
+    Finding 28.
+    """
     node = make(skew=skew, settings={"onMisalignment": "fail", "topologyManagerPolicy": "restricted"}, nri=False)
     node.run("before", cpu="100")
     node.start()

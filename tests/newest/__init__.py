@@ -28,7 +28,7 @@ PACKAGES = "python3,python3-venv,libudev1,libstdc++6,ca-certificates,mount"
 LOCK = ROOT / "deploy" / "lock" / "dev.txt"
 TIERS = ("tests/unit", "tests/property", "tests/flow")
 """What passes on both Pythons."""
-MORE = ("tests/findings", "tests/crash", "tests/replay", "tests/contract")
+MORE = ("tests/crash", "tests/replay", "tests/contract")
 """More, for what is counted."""
 LEFT = ("tests/flow/test_large_pods.py",)
 """Its bars of memory are those of the image's Python."""

@@ -149,8 +149,11 @@ def ask(stream: int, service: str, method: str, payload: bytes) -> bytes:
     return mux.frame(1, ttrpc.pack(stream, ttrpc.MessageKind.REQUEST, body))
 
 
-def test_finding_30_malformed_requests_are_answered_open_and_counted(tmp_path: Path) -> None:
-    """Undecodable payloads and missing parts fail no pod: the answer changes nothing; unknown methods are named."""
+def test_malformed_requests_are_answered_open_and_counted(tmp_path: Path) -> None:
+    """Undecodable payloads and missing parts fail no pod: the answer changes nothing; unknown methods are named.
+
+    Finding 30.
+    """
     plugin_service = "nri.pkg.api.v1alpha1.Plugin"
     good = nri_pb2.PodRequest(pod=nri_pb2.PodSandbox(id="s", uid="u")).SerializeToString()
     parts = [

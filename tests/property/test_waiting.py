@@ -27,8 +27,11 @@ def waiting(number: int, namespace: str, since: int, created: int) -> Waiting:
 
 @settings(max_examples=examples(300), deadline=None)
 @given(LINES, st.integers(1, 8), st.randoms(use_true_random=False))
-def test_finding_15_the_rule_of_places(line: list[tuple[str, int, int]], most: int, dice: random.Random) -> None:
-    """As many wait as may; nobody yields to a namespace with as many; the latest of each go; order is no matter."""
+def test_the_rule_of_places(line: list[tuple[str, int, int]], most: int, dice: random.Random) -> None:
+    """As many wait as may; nobody yields to a namespace with as many; the latest of each go; order is no matter.
+
+    Finding 15.
+    """
     places = [waiting(number, *each) for number, each in enumerate(line)]
     out = [each.pod.uid for each in crowded(places, most)]
     kept = [each for each in by_arrival(places) if each.pod.uid not in out]

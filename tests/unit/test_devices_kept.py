@@ -114,8 +114,11 @@ def test_an_unknown_pod_is_released_without_effect(mode: Compatibility) -> None:
     assert rack.provider.started(rack.ledger, held, held.containers[0]) is rack.ledger
 
 
-def test_finding_17_a_device_that_fell_ill_is_not_handed_on() -> None:
-    """What a finished init container leaves is reused while healthy: else the app would start on a dead drive."""
+def test_a_device_that_fell_ill_is_not_handed_on() -> None:
+    """What a finished init container leaves is reused while healthy: else the app would start on a dead drive.
+
+    Finding 17.
+    """
     many = pod("p", one("i", 1, INIT), one("c", 1))
     rack = Rack(gpus([[0], [0]]))
     assert rack.allocate(many, NO_HINT, "i") is None

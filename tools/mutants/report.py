@@ -99,8 +99,9 @@ def _table(result: Result) -> list[str]:
     noticed = sum(each.verdict in {KILLED, TIMEOUT} for each in result.table)
     return [
         "## The kept table", "",
-        "Faults that once no test noticed (`tools/mutants/table.yaml`), and faults that bring a finding of",
-        "`tests/findings` back (`tools/mutants/findings.yaml`), put into the code by `make mutants ARGS=--table`:",
+        "Faults that once no test noticed (`tools/mutants/table.yaml`), and faults that bring a",
+        "[finding](decisions.md#findings) back (`tools/mutants/findings.yaml`), put into the code by",
+        "`make mutants ARGS=--table`:",
         f"{noticed} of {len(result.table)} are noticed.", "",
         "| fault | finding | what it would do | verdict | by, or why |", "|---|---|---|---|---|",
         *(

@@ -1,6 +1,6 @@
 """Known faults, found anew in today's code by their text.
 
-table.yaml has those that once nothing noticed, findings.yaml those that bring a finding back (tests/findings).
+table.yaml has those that once nothing noticed, findings.yaml those that bring a finding back.
 """
 
 from __future__ import annotations
