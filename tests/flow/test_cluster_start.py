@@ -1,4 +1,7 @@
-"""A disk that refuses at the start ends no agent: the startup probe asks for recovery only (finding 23)."""
+"""A start in a cluster: on a disk that refuses, beside an API server that is slow, or whose clock is another.
+
+Finding 23.
+"""
 
 from __future__ import annotations
 

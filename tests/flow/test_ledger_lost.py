@@ -1,4 +1,4 @@
-"""The ledger lost, and a pod that was deleted by force while its processes run on: its CPUs stay its own (S13).
+"""The ledger is lost, or an older copy of it is there: what runs keeps its CPUs, its nodes and its devices.
 
 Finding 2.
 """
@@ -27,7 +27,7 @@ from tests.flow.world import MemoryStore, World, container, manifest
 
 
 def test_what_nobody_knows_keeps_its_cpus_until_its_cgroup_has_gone(tmp_path: Path) -> None:
-    """It is in no list and in no ledger: neither moved nor shared nor granted to others, and freed at its end."""
+    """In no list and no ledger (S13): neither moved nor shared nor granted to others, and freed at its end."""
     node = ClusterNode(tmp_path)
     world = node.world
     gone, db = manifest("gone", container(), container("side", cpu="500m")), manifest("db", created=1)

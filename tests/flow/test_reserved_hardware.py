@@ -1,4 +1,4 @@
-"""Hardware that settings name may go: the machine is followed in any case, and what is missed is told.
+"""Hardware that settings name may go, or be taken by huge pages: the machine is followed, what is missed is told.
 
 Finding 11.
 """

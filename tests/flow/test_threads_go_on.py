@@ -1,4 +1,7 @@
-"""Finding 1, for every other thread: what nobody expected is told, and the thread goes on with what comes next."""
+"""A fault that nothing expects is told, and the thread goes on with what comes next, whichever it is.
+
+Finding 1.
+"""
 
 from __future__ import annotations
 

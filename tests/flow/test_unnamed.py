@@ -1,4 +1,4 @@
-"""An agent that starts while nobody names containers takes no running exclusive container off its CPUs.
+"""Containers without a name: a start moves none of them, none counts as pinned, and old names do not pile up.
 
 Finding 2.
 """

@@ -8,8 +8,6 @@ import re
 import resource
 import socket
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from http import HTTPStatus
@@ -18,6 +16,7 @@ from urllib.parse import quote
 import pytest
 
 from agent.errors import MalformedError
+from tests import scraped
 from tests.hostile.asking import taken
 from tests.hostile.claims import FOLLOWING
 from tests.hostile.kinds import Object, resources
@@ -77,17 +76,11 @@ def _told_of(node: Node) -> list[str]:
     return [each["involvedObject"]["name"] for each in node.api.events]
 
 
-def _get(address: str, path: str) -> bytes:
-    """A page, b"" where it is not served there."""
-    try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=120) as answer:
-            found: bytes = answer.read()
-            return found
-    except urllib.error.HTTPError as error:
-        with error:
-            if error.code < HTTPStatus.INTERNAL_SERVER_ERROR:
-                return b""
-        raise
+def _get(address: str, path: str) -> str:
+    """A page, "" where it is not served there."""
+    status, text = scraped.page(address, path)
+    assert status < HTTPStatus.INTERNAL_SERVER_ERROR, f"{path}: {status}"
+    return text if status < HTTPStatus.BAD_REQUEST else ""
 
 
 @pytest.mark.parametrize("everything", [False, True], ids=["taken", "whatever"])

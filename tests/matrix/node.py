@@ -62,7 +62,6 @@ LIMIT = 240.0
 """Seconds after which something that must come true counts as one that never does."""
 FEW = 12
 """Looks of an agent that is broken on purpose, between which nothing happens, after which it does."""
-_GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,12 +84,6 @@ def answer(program: Path, vectors: Iterable[dict[str, Any]]) -> list[dict[str, A
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def bench_inputs(program: Path) -> list[dict[str, Any]]:
-    """What `bench` measures, as vectors; the id is bench/case."""
-    done = subprocess.run([str(program), "bench", "--inputs"], check=True, capture_output=True, text=True)
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
 def bench(program: Path) -> Iterator[dict[str, Any]]:
     """Measures the kubelet, one result after the other; whoever stops reading ends the program."""
     with subprocess.Popen([str(program), "bench"], stdout=subprocess.PIPE, text=True) as running:

@@ -10,7 +10,6 @@ from random import Random
 from agent.core.merge.demand import Budget, Demand, Family, Need, fewest
 from agent.core.merge.listed import NEVER, Listed, single_nodes
 from agent.core.merge.masks import members
-from agent.core.merge.order import Order
 
 
 @dataclass(frozen=True)
@@ -195,8 +194,3 @@ def subsets(mask: int) -> list[int]:
     return [
         sum(1 << j for j in chosen) for count in range(1, len(inside) + 1) for chosen in combinations(inside, count)
     ]
-
-
-def order_of(one: Case) -> Order:
-    """The order a case is merged with."""
-    return Order(one.distances)

@@ -8,50 +8,36 @@ import pytest
 
 from agent.errors import KubeError
 from agent.kube.pod_report import refused
-from agent.kube.publishing.publisher import Publisher
+from tests.flow.told import Desk
 from tests.unit.reporter_cases import REFUSAL
 
 
-class Api:
-    """An API server that answers every request with one status; 0 for no answer."""
+class Telling(Desk):
+    """A desk whose API server answers every request with one status; 0 for no answer."""
 
     def __init__(self) -> None:
+        super().__init__(self._answer)
         self.status = 200
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any request
-        def request(*_: object, **__: object) -> dict[str, Any]:
-            if self.status != 200:
-                raise KubeError(self.status, "PATCH /x: no answer: ProxyError: refused")
-            return {}
-
-        return request
-
-
-class Telling:
-    """A publisher without a thread, whose clock the test turns."""
-
-    def __init__(self) -> None:
-        self.api, self.now = Api(), 0.0
-        self.publisher = Publisher(self.api, "n1", clock=lambda: self.now)  # type: ignore[arg-type] # what of it is used
+    def _answer(self, *_: object) -> dict[str, Any]:
+        if self.status != 200:
+            raise KubeError(self.status, "PATCH /x: no answer: ProxyError: refused")
+        return {}
 
     def tell(self, name: str) -> None:
         """A pod is to carry something."""
-        told = refused(name, "n", name, REFUSAL, policy="restricted", scope="pod", instead="")
-        self.publisher.publish(told)
+        self.publisher.publish(refused(name, "n", name, REFUSAL, policy="restricted", scope="pod", instead=""))
 
     def passes(self, seconds: float) -> None:
-        """Time passes, and what is due is sent."""
-        until = self.now + seconds
-        while self.now < until:
-            wait = self.publisher.turn()
-            self.now = until if wait is None else min(until, self.now + max(wait, 0.001))
+        """Time passes, and what is due at its end is sent, too."""
+        self.run(seconds)
         self.publisher.turn()
 
 
 def test_a_publisher_that_only_fails_says_so_after_a_minute_and_recovers() -> None:
     """What the agent decides is told to no pod: ready it is not, with the cause; one answer ends that."""
     telling = Telling()
-    telling.api.status = 0
+    telling.status = 0
     telling.tell("a")
     telling.passes(50)
     assert telling.publisher.failing() == ""
@@ -59,7 +45,7 @@ def test_a_publisher_that_only_fails_says_so_after_a_minute_and_recovers() -> No
     assert telling.publisher.failing() == (
         "nothing could be told to the API server for 100 s: API server: PATCH /x: no answer: ProxyError: refused"
     )
-    telling.api.status = 200
+    telling.status = 200
     telling.passes(100)
     assert telling.publisher.failing() == ""
     assert telling.publisher.waiting == 0
@@ -68,7 +54,7 @@ def test_a_publisher_that_only_fails_says_so_after_a_minute_and_recovers() -> No
 def test_one_failure_is_none_of_the_node() -> None:
     """A request failed, and its pod has gone since: nothing is to be told, and nothing says that it could not be."""
     telling = Telling()
-    telling.api.status = 0
+    telling.status = 0
     telling.tell("a")
     telling.passes(0.1)
     telling.publisher.forget("a")
@@ -83,7 +69,7 @@ def test_one_failure_is_none_of_the_node() -> None:
 def test_what_one_pod_is_refused_is_no_failure_of_writing(status: int) -> None:
     """The API server answered: a full pod, or an admission policy, makes no node unready."""
     telling = Telling()
-    telling.api.status = status
+    telling.status = status
     telling.tell("a")
     telling.passes(1000)
     assert telling.publisher.failing() == ""

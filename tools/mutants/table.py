@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.docs import citations
 from tools.mutants.choosing import Choice
 from tools.mutants.operators import PYTHON, Mutant
 from tools.mutants.session import by_line
@@ -30,7 +32,7 @@ class Entry:
         old: what stands there; blanks and line ends count as one.
         new: what is put there.
         why: what goes wrong for whom when nobody notices.
-        by: the tests that notice it: files, or single ones; they are tried first.
+        by: the tests that notice it: files (of a finding, its tests in them), or single ones; they are tried first.
         equivalent: the proof that nothing can be noticed, "" for a fault that a test must notice.
         finding: the number of the finding that it brings back, "3b"; "" for none.
     """
@@ -55,8 +57,10 @@ def entries() -> list[Entry]:
 
 
 def tests_of(entry: Entry) -> Choice:
-    """The tests that the table names."""
-    return Choice(tuple(entry.by), (), 0)
+    """The tests that the table names: of a file, those of the entry's finding where it has one."""
+    own = [test for test, number in citations.findings().items() if number == entry.finding]
+    found = {by: [test for test in own if test.partition("::")[0] == by] or [by] for by in entry.by}
+    return Choice(tuple(chain(*found.values())), (), 0)
 
 
 def equivalents() -> dict[str, str]:
