@@ -24,6 +24,7 @@ from agent.host.checkpoint import Checkpoint
 from agent.host.standin import container_id
 from agent.kube.access import ApiAccess
 from tests import patience, scraped
+from tests.flow.serving import in_thread
 from tests.flow.world import MemoryStore, World
 
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"
@@ -142,17 +143,9 @@ class ClusterNode:
 
         Its watch has ended, too: on a busy machine it may outlive the agent, and would log into the next test.
         """
-        up, others = threading.Event(), {*threading.enumerate()}
-        with cluster_node(self.options(server, **more), steps=steps) as node:
-            thread = threading.Thread(target=node.serve, args=(up.set,))
-            thread.start()
-            try:
-                assert up.wait(patience.PATIENCE)
-                yield node
-            finally:
-                node.stop()
-                thread.join(patience.PATIENCE)
-            assert not thread.is_alive()
+        others = {*threading.enumerate()}
+        with cluster_node(self.options(server, **more), steps=steps) as node, in_thread(node):
+            yield node
         patience.until(
             lambda: all(each in others or each.name != "kopf" for each in threading.enumerate()), "the watch to end"
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from agent.app.cluster.build import ClusterService
 from agent.app.standalone.build import StandaloneOptions, StandaloneService, standalone_node
 from agent.host.standin import container_id
 from tests import patience, scraped
@@ -75,21 +76,28 @@ class Running:
 
 
 @contextmanager
+def in_thread(node: StandaloneService | ClusterService) -> Iterator[None]:
+    """A node serves in a thread from now on, until the end of the block."""
+    up = threading.Event()
+    thread = threading.Thread(target=node.serve, args=(up.set,))
+    thread.start()
+    try:
+        assert up.wait(patience.PATIENCE)
+        yield
+    finally:
+        node.stop()
+        thread.join(patience.PATIENCE)
+    assert not thread.is_alive()
+
+
+@contextmanager
 def serving(folder: Path, **options: Any) -> Iterator[Running]:  # noqa: ANN401 - fields of Options
     """A node over folder/pods, until the end of the block."""
     (folder / "pods").mkdir(exist_ok=True)
     chosen = {"root": MACHINE, "metrics_address": "127.0.0.1:0", **options}
-    up = threading.Event()
-    with standalone_node(StandaloneOptions(pods=folder / "pods", state=folder / "state", **chosen)) as node:
-        thread = threading.Thread(target=node.serve, args=(up.set,))
-        thread.start()
-        try:
-            assert up.wait(patience.PATIENCE)
-            yield Running(node, folder / "state")
-        finally:
-            node.stop()
-            thread.join(patience.PATIENCE)
-        assert not thread.is_alive()
+    made = standalone_node(StandaloneOptions(pods=folder / "pods", state=folder / "state", **chosen))
+    with made as node, in_thread(node):
+        yield Running(node, folder / "state")
 
 
 @contextmanager

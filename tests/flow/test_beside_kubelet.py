@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -22,19 +22,13 @@ from agent.host.podresources import podresources_pb2 as pb
 from agent.host.scratch import Scratch
 from agent.host.standin import container_id
 from agent.model.pod import Qos
-from tests import patience
 from tests.flow.world import container, manifest
 from tests.nri.peer import Peer
+from tests.patience import until
 from tests.podresources.test_client import Kubelet, device
 
 GPU = "vendor.com/gpu"
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"
-
-
-def until(true: Callable[[], bool]) -> bool:
-    """Wait for other threads."""
-    patience.until(true)
-    return True
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +21,15 @@ from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.rules import Enforcement, NriFailurePolicy
 from agent.settings.model import NriSettings
-from tests import patience
 from tests.flow.world import Ears, World, container, manifest
 from tests.matrix import standin_nri
 from tests.nri.peer import Peer
+from tests.patience import until
 from tests.podresources.test_client import Kubelet, device
 
 GPU = "vendor.com/gpu"
 PATIENT = Identity(answer_within=30.0)
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread, nic on 0, nic on 1"
-
-
-def until(true: Callable[[], bool]) -> bool:
-    """Wait for other threads."""
-    patience.until(true)
-    return True
 
 
 class Node:

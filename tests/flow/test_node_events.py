@@ -22,8 +22,9 @@ from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Qos
 from agent.observe.metrics import Metrics
 from agent.observe.windows import Windows
-from tests import patience
+from tests.flow.serving import in_thread
 from tests.flow.world import container, manifest
+from tests.patience import PATIENCE, until
 from tests.world.clock import Clock
 
 UID = "5d1f" * 8
@@ -78,7 +79,7 @@ def test_on_v1_alone_a_new_folder_has_a_moment(tmp_path: Path, version: int, mon
     try:
         woken.clear()
         tree.add_pod("db", Qos.GUARANTEED)
-        assert woken.wait(patience.PATIENCE)
+        assert woken.wait(PATIENCE)
     finally:
         events.stop()
     assert (SETTLE_V1 in slept) == (version == 1)
@@ -124,22 +125,8 @@ class Site:
             cgroup_root=str(self.folder / "cgroup"), log_dir=self.folder / "log", node_name="node",
             kubelet_dir=self.folder / "kubelet",
         )  # fmt: skip
-        started = threading.Event()
-        with standalone_node(options) as node:
-            thread = threading.Thread(target=node.serve, args=(started.set,))
-            thread.start()
-            try:
-                assert started.wait(patience.PATIENCE)
-                yield node
-            finally:
-                node.stop()
-                thread.join(patience.PATIENCE)
-
-
-def eventually(true: Callable[[], bool]) -> bool:
-    """Wait until it is true."""
-    patience.until(true)
-    return True
+        with standalone_node(options) as node, in_thread(node):
+            yield node
 
 
 needs_two = pytest.mark.skipif(
@@ -154,12 +141,12 @@ def test_containers_are_confined_as_they_appear_and_the_window_is_measured(tmp_p
     with site.served() as node:
         events = node.parts.events
         assert events is not None
-        site.starts(lambda: eventually(lambda: events._windows.waiting == 2))
-        assert eventually(lambda: f"{COUNT} 1.0" in node.metrics.page(node.values()).decode())
+        site.starts(lambda: until(lambda: events._windows.waiting == 2))
+        assert until(lambda: f"{COUNT} 1.0" in node.metrics.page(node.values()).decode())
         own = node.engine.ledger.grant(UID, "app").cpus
         assert own is not None
         assert site.asked(APP) == str(own)
-        assert eventually(lambda: bool(site.asked(SANDBOX)) and own.isdisjoint(CpuSet.parse(site.asked(SANDBOX))))
+        assert until(lambda: bool(site.asked(SANDBOX)) and own.isdisjoint(CpuSet.parse(site.asked(SANDBOX))))
 
 
 @needs_two
@@ -169,13 +156,13 @@ def test_s10_beside_a_static_kubelet_nothing_is_written_until_it_is_gone(tmp_pat
     state = site.folder / "kubelet/cpu_manager_state"
     state.write_text(json.dumps({"policyName": "static", "defaultCpuSet": "0-1"}), "utf-8")
     with site.served() as node:
-        assert eventually(lambda: node.engine.switches.observe_only)
+        assert until(lambda: node.engine.switches.observe_only)
         assert "cpu_manager_state" in node.engine.snapshot.yields["files"]
         site.starts()
-        assert eventually(lambda: node.engine.ledger.grant(UID, "app").cpus is not None)
+        assert until(lambda: node.engine.ledger.grant(UID, "app").cpus is not None)
         assert site.asked(APP) == ""
         state.write_text(json.dumps({"policyName": "none", "defaultCpuSet": ""}), "utf-8")
-        assert eventually(lambda: site.asked(APP) != "")
+        assert until(lambda: site.asked(APP) != "")
         assert not node.engine.switches.observe_only
 
 
@@ -190,14 +177,14 @@ def test_s6_a_set_that_systemd_empties_is_back_long_before_the_next_look(tmp_pat
     with site.served() as node:
         own = f"{site.tree.pod_path(UID)}/cri-containerd-{APP}.scope"
         wrote = 'numalign_writes_total{cause="grant",file="cpuset.cpus",result="ok"}'
-        assert eventually(lambda: wrote in node.metrics.page(node.values()).decode())
+        assert until(lambda: wrote in node.metrics.page(node.values()).decode())
         granted = str(node.engine.ledger.grant(UID, "app").cpus)
-        assert eventually(lambda: site.asked(APP) == granted)
+        assert until(lambda: site.asked(APP) == granted)
         for number in range(1, 6):
             site.tree.kernel_write(own, "cpuset.cpus", "")
-            assert eventually(lambda: site.asked(APP) == granted)
+            assert until(lambda: site.asked(APP) == granted)
             undone = f'cause="drift-undone",file="cpuset.cpus",result="ok"}} {number}.0'
-            assert eventually(lambda undone=undone: undone in node.metrics.page(node.values()).decode())  # type: ignore[misc]  # mypy knows no default of a lambda
+            assert until(lambda undone=undone: undone in node.metrics.page(node.values()).decode())  # type: ignore[misc]  # mypy knows no default of a lambda
         looks = 'numalign_operation_seconds_count{operation="reconcile"}'
         before = _number(node, looks)
         time.sleep(1)

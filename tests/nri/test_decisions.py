@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,9 @@ from agent.host.standin import container_id
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.podspec import pod_from
 from agent.model.rules import OnMisalignment
-from tests import patience
 from tests.flow.world import World, container, manifest
 from tests.nri.peer import Peer, quick
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread, 4G per node, nic on 0, nic on 1"
 NICS = {"devices": [{"resource": "numalign.io/nic", "class": "02", "namespaces": ["*"]}]}
@@ -61,12 +60,6 @@ def decisions(world: World) -> Iterator[EngineDecisions]:
     made.start()
     yield made
     assert made.stop(PATIENCE)
-
-
-def until(true: Callable[[], bool]) -> bool:
-    """Wait for another thread."""
-    patience.until(true)
-    return True
 
 
 def refused_for(world: World, wish: str) -> None:
