@@ -7,13 +7,13 @@ from typing import TypeVar
 
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.request.annotations import PodSettings
-from agent.engine.fault_isolation import Isolated
 from agent.engine.ports import Reporter
 from agent.model.cgroup import Written
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
+from agent.node.fault_isolation import Isolated
 from agent.observe.event_log import EventLog
 from agent.observe.logs import LOG
 from agent.observe.metrics import Metrics

@@ -20,17 +20,17 @@ from agent.app.statedir import last_settings
 from agent.app.statedir.node_allocatable import NodeAllocatable
 from agent.core.admission.node import Node
 from agent.core.devices.claims import ClaimFollower
-from agent.core.forecast.scheduling import MOST_PODS, room_of
 from agent.core.machines.kubelet_view import managed
 from agent.core.request.exempt import Exemptions
-from agent.engine.tracked_pod import Switches
-from agent.engine.wait_queue import most_waiting
 from agent.errors import NumalignError, SettingsError
+from agent.forecast.scheduling import MOST_PODS, room_of
 from agent.host.machines import open_machine
 from agent.host.settings_file import observe_only_set, read_settings
 from agent.model.devices import DeviceInventory
 from agent.model.machine import Machine
 from agent.model.rules import Enforcement
+from agent.node.tracked_pod import Switches
+from agent.node.wait_queue import most_waiting
 from agent.settings import Settings, parse, rules_of
 from agent.settings.conflicts import check_kernel
 from agent.settings.from_node import derives_sum, reserved_on_nodes, with_node_memory

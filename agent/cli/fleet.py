@@ -10,15 +10,15 @@ from pathlib import Path
 
 import click
 
-from agent.app.fleet.figures import FleetFigures, figures_of
-from agent.app.fleet.questions import FleetAnswers, answers, in_order, troubled_nodes
 from agent.app.fleet.reading import read_fleet, with_troubled
-from agent.app.fleet.report import as_json, mean
 from agent.app.fleet.source import ApiSource, FileSource, Progress, Source, silent
-from agent.app.fleet.values import Fleet
 from agent.cli.output import many, not_written
-from agent.engine.node_summary import Managers
 from agent.errors import KubeError
+from agent.forecast.fleet.figures import FleetFigures, figures_of
+from agent.forecast.fleet.questions import FleetAnswers, answers, in_order, troubled_nodes
+from agent.forecast.fleet.report import as_json, mean
+from agent.forecast.fleet.values import Fleet
+from agent.forecast.node_summary import Managers
 
 TROUBLED = 1
 """Exit code when some pod waits, is refused or lies misaligned."""

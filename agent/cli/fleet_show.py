@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from agent.app.fleet.figures import FleetFigures
-from agent.app.fleet.questions import MISALIGNED, REFUSED, Fits, FleetAnswers, Trouble
-from agent.app.fleet.report import ShapeFigures, by_lack, by_shape
 from agent.cli import show as tables
 from agent.cli.grid import GLUE, Below, Cell, TextGrid, fitting
 from agent.cli.output import many
 from agent.cli.show import size
+from agent.forecast.fleet.figures import FleetFigures
+from agent.forecast.fleet.questions import MISALIGNED, REFUSED, Fits, FleetAnswers, Trouble
+from agent.forecast.fleet.report import ShapeFigures, by_lack, by_shape
 
 FEW = 20
 """Nodes that have a row each without being asked for."""

@@ -11,9 +11,9 @@ import click
 
 from agent.app.offline.queries import OfflineQueries, open_queries
 from agent.cli.where import config_option, root_option, state_dir_option
-from agent.core.forecast.gains import Gain, gains, sentences
-from agent.core.forecast.whatif import Difference, Forecast, PodForecast, WhatIf, what_if
 from agent.errors import SettingsError
+from agent.forecast.gains import Gain, gains, sentences
+from agent.forecast.whatif import Difference, Forecast, PodForecast, WhatIf, what_if
 from agent.model.exclusive import ALLOWED, Selection, parsed
 from agent.model.rules import Policy, Scope
 

@@ -12,7 +12,7 @@ from agent.cli.grid import Below, Cell, TextGrid, folded
 from agent.cli.output import many
 from agent.core.explain.serialize import capital
 from agent.core.explain.words import amount
-from agent.core.forecast.whatif import Difference, Forecast, PodForecast, WhatIf
+from agent.forecast.whatif import Difference, Forecast, PodForecast, WhatIf
 
 _COLOUR = {
     Difference.SAME: "dim", Difference.ELSEWHERE: "yellow", Difference.REFUSED: "red", Difference.LET_IN: "green",

@@ -18,8 +18,8 @@ from agent.app.simulate.cluster_options import WhatIfOptions
 from agent.app.simulate.figures import Figures, as_json, figures
 from agent.app.simulate.simulate import MachineKind, Outcome, Prepared, SimulateOptions, prepare, run
 from agent.cli.output import not_written
-from agent.core.forecast.scheduling import Strategy
 from agent.errors import BadInputError
+from agent.forecast.scheduling import Strategy
 from agent.model.fields import words_in
 from agent.model.rules import Minor, OnMisalignment, Policy, Scope
 

@@ -20,9 +20,9 @@ from agent.cli.grid import Below, Cell, TextGrid
 from agent.cli.output import many
 from agent.cli.show import PIPE_WIDTH, sentences
 from agent.cli.simulate_show import pods_grid, why
-from agent.engine.cluster_question import FITS, PlacedAs
-from agent.engine.cluster_remedies import ChangeKind, HelpfulChange
-from agent.engine.simulation import Fate, PodState
+from agent.forecast.cluster_question import FITS, PlacedAs
+from agent.forecast.cluster_remedies import ChangeKind, HelpfulChange
+from agent.forecast.simulation import Fate, PodState
 from agent.model.idset import CpuSet
 from agent.model.rules import Policy
 

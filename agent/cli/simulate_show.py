@@ -21,7 +21,7 @@ from agent.cli.grid import GLUE, Below, Cell, TextGrid
 from agent.cli.output import many
 from agent.cli.show import PIPE_WIDTH, counted, sentences, size
 from agent.core.explain.refusals import in_plain_words
-from agent.engine.simulation import Fate, PodState, Result
+from agent.forecast.simulation import Fate, PodState, Result
 from agent.model.idset import CpuSet, NodeSet
 
 Found = Mapping[str, tuple[Outcome, Figures]]

@@ -16,10 +16,10 @@ from agent.app.statedir import unplaced_pods as unplaced
 from agent.cli.where import config_option, root_option, state_dir_option
 from agent.core.cgroups.enforced import note
 from agent.core.machines.identity import differs
-from agent.engine.recover import ANSWERS
 from agent.errors import NumalignError, SettingsError
 from agent.host.checkpoint import Checkpoint
 from agent.model.ledgerjson import ledger_to_json
+from agent.node.recover import ANSWERS
 from agent.observe.drawing import draw
 
 EXAMPLES = """\b

@@ -10,24 +10,24 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agent.core.admission.resize import pending
-from agent.engine import early, second_look, transitions
-from agent.engine.adopt import AnnotatedGrant
 from agent.engine.enforcer import Enforcer
-from agent.engine.fault_isolation import Isolated, one_by_one, sentence
 from agent.engine.keeper import Keeper
-from agent.engine.leavers import is_open
-from agent.engine.placing_again import placed_again
 from agent.engine.ports import Reporter
 from agent.engine.reconciler import Reconciler
-from agent.engine.recover import recover
-from agent.engine.state import State
-from agent.engine.tracked_pod import TrackedPod
-from agent.engine.transitions import Moment, Transition
-from agent.engine.wait_queue import queue_of
 from agent.model.cgroup import Observed
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
+from agent.node import early, second_look, transitions
+from agent.node.adopt import AnnotatedGrant
+from agent.node.fault_isolation import Isolated, one_by_one, sentence
+from agent.node.leavers import is_open
+from agent.node.placing_again import placed_again
+from agent.node.recover import recover
+from agent.node.state import State
+from agent.node.tracked_pod import TrackedPod
+from agent.node.transitions import Moment, Transition
+from agent.node.wait_queue import queue_of
 
 MOST_AGAIN = 16
 """Refused pods that are decided once more at one release; the rest has its turn at the next."""
@@ -99,7 +99,7 @@ class Admitter:
     def let_in(self) -> None:
         """Room may have appeared: the pods that wait for it are tried, in order of arrival (safety.md S11).
 
-        Then those that were refused and of which no container exists yet (`agent.engine.second_look`).
+        Then those that were refused and of which no container exists yet (`agent.node.second_look`).
         """
         before, told, passed = self._state, list[Pod](), set[str]()
         line = queue_of(before.pods, before.node.rules)

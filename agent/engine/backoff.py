@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 
 from agent.core.cgroups.desired import children_of, parent_of
 from agent.core.cgroups.writers import WINDOW, Repair
-from agent.engine.retries import Pace
 from agent.model.cgroup import HANGS, OCCUPIED, VANISHED, Observed, Write, Written
+from agent.node.retries import Pace
 
 LONGEST = 60.0
 """Seconds between two repairs of one file of one cgroup, at most."""

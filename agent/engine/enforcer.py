@@ -24,16 +24,16 @@ from agent.core.cgroups.plan import CPUS, MEMS, plan
 from agent.core.cgroups.release import quota_plan, release_plan
 from agent.core.cgroups.writers import flapping
 from agent.engine.backoff import Backoff
-from agent.engine.fault_isolation import sentence
 from agent.engine.occupancy import Occupancy
 from agent.engine.ports import CgroupTree, Steps
-from agent.engine.transitions import KernelAnswered
 from agent.errors import HostError
 from agent.model.cgroup import OCCUPIED, UNSAVED, VANISHED, Cause, Cgroup, InForce, Level, Observed, Write, Written
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.rules import Rules
+from agent.node.fault_isolation import sentence
+from agent.node.transitions import KernelAnswered
 
 STARTS = 30.0
 """Seconds in which a runtime starts a container: until then its first pages may lie where its sets were not yet."""

@@ -6,7 +6,7 @@ A release goes the same way (save, then widen): nothing is ever written that was
 effects leaves a ledger that the next start can only complete. Whoever knows of a pod, a container, a change of the
 machine or of the settings calls in here; everything runs under one lock, and nothing in here waits for a network.
 
-What an event makes of the state is `agent.engine.transitions`'; a state counts when `agent.engine.keeper` has saved
+What an event makes of the state is `agent.node.transitions`'; a state counts when `agent.engine.keeper` has saved
 it. Driven by `agent.app`: the watch of the API, the folder of manifests, NRI, new cgroup folders and timers.
 """
 
@@ -22,27 +22,27 @@ from agent.core.cgroups.cuts import NONE, Cuts
 from agent.core.cgroups.naming import worth_saving
 from agent.core.devices.books import shared_sentences
 from agent.core.devices.kubelet import Given, Offered
-from agent.engine import early, second_look, transitions
 from agent.engine.admitter import Admitter
-from agent.engine.adopt import AnnotatedGrant
 from agent.engine.enforcer import Enforcer
-from agent.engine.fault_isolation import Isolated, one_by_one, sentence
 from agent.engine.keeper import Keeper
-from agent.engine.leavers import is_open
 from agent.engine.memory_pressure import MemoryPressure, Room
-from agent.engine.migrate import Migrated
-from agent.engine.obstacle import with_obstacle
-from agent.engine.placing_again import outside
 from agent.engine.ports import CgroupTree, Reporter, Steps, Store
 from agent.engine.reconciler import Reconciler
-from agent.engine.state import State
-from agent.engine.tracked_pod import SWITCHES, Exempt, Switches, TrackedPod
-from agent.engine.transitions import Moment
 from agent.model.cgroup import Written
 from agent.model.claims import Claims
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
+from agent.node import early, second_look, transitions
+from agent.node.adopt import AnnotatedGrant
+from agent.node.fault_isolation import Isolated, one_by_one, sentence
+from agent.node.leavers import is_open
+from agent.node.migrate import Migrated
+from agent.node.obstacle import with_obstacle
+from agent.node.placing_again import outside
+from agent.node.state import State
+from agent.node.tracked_pod import SWITCHES, Exempt, Switches, TrackedPod
+from agent.node.transitions import Moment
 
 PLACED_AGAIN = "the machine has other CPUs, NUMA nodes or memory than before; pods that did not run were placed again"
 OUTSIDE = "the kubelet's own cgroup has less than was granted; pods that did not run were placed again"
@@ -55,7 +55,7 @@ class Engine:
 
     Args:
         node: the managers.
-        ledger: the grants to begin with (`agent.engine.recover`).
+        ledger: the grants to begin with (`agent.node.recover`).
         cgroups, store, reporter: the edges.
         exempt: which pods are left alone.
         switches: see Switches.
@@ -215,7 +215,7 @@ class Engine:
 
         From now on cgroups are written: what runs is known, and what is told of pods can be read back.
 
-        As at a start (`agent.engine.recover`), for one that had neither a ledger nor the API server.
+        As at a start (`agent.node.recover`), for one that had neither a ledger nor the API server.
 
         Args:
             pods: all that run.

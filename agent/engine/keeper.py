@@ -10,11 +10,11 @@ from agent.core.cgroups.cuts import NONE, SAVED, Cuts
 from agent.core.cgroups.cuts import as_saved as cuts_as_saved
 from agent.core.machines.identity import MACHINE, as_saved
 from agent.engine.ports import Reporter, Steps, Store
-from agent.engine.recover import ANSWERS, LISTED, NAMES
-from agent.engine.state import State
-from agent.engine.transitions import unsaved
 from agent.errors import CheckpointUnwritableError, InvariantError
 from agent.model.ledger import Ledger
+from agent.node.recover import ANSWERS, LISTED, NAMES
+from agent.node.state import State
+from agent.node.transitions import unsaved
 
 
 class Keeper:

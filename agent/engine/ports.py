@@ -49,7 +49,7 @@ class Store(Protocol):
     def save(self, ledger: Ledger, extra: Mapping[str, object] | None = None) -> object:
         """Make it durable before returning; raises CheckpointUnwritableError, the old one is then intact.
 
-        `extra` is what the next start needs to know of the ledger; see `agent.engine.recover.LISTED`.
+        `extra` is what the next start needs to know of the ledger; see `agent.node.recover.LISTED`.
         """
 
 

@@ -15,15 +15,15 @@ from agent.core.cgroups.burstable import standing
 from agent.core.cgroups.desired import share
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.machines.in_force import barring, within
-from agent.engine import transitions
 from agent.engine.enforcer import Enforcer
-from agent.engine.fault_isolation import sentence
 from agent.engine.keeper import Keeper
 from agent.engine.ports import Reporter, Steps
-from agent.engine.state import State
 from agent.errors import HostError
 from agent.model.cgroup import Observed, Written
 from agent.model.idset import CpuSet
+from agent.node import transitions
+from agent.node.fault_isolation import sentence
+from agent.node.state import State
 
 FLAPPING = "flapping"
 """Who stops the writing when somebody fights over a set: the engine itself, for a while."""

@@ -25,8 +25,8 @@ from pathlib import Path
 
 from agent.core.cgroups.desired import share
 from agent.core.request.mixed import assigned
-from agent.engine.state import State
 from agent.model.idset import CpuSet
+from agent.node.state import State
 
 _log = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from typing import Any
 
 from asyncinotify import Inotify, Mask
 
-from agent.engine.fault_isolation import Isolated
 from agent.errors import BadPodError, HostError
+from agent.forecast.workload_kinds import ended
 from agent.host import bounded
 from agent.host.objects import FileObjects, objects_in
 from agent.model.allocated import allocated
@@ -31,7 +31,7 @@ from agent.model.fields import mapping_of, plain
 from agent.model.manifest_hints import hints, with_name
 from agent.model.pod import Pod
 from agent.model.podspec import noted, pod_from
-from agent.model.workload_kinds import ended
+from agent.node.fault_isolation import Isolated
 
 SUFFIXES = (".yaml", ".yml", ".json")
 LARGEST = 1 << 20

@@ -2,7 +2,7 @@
 
 A document that cannot be read costs the others nothing: it is told with file, document and field, and the caller ends
 with the exit code of wrong input. What is read otherwise than it is written is said in a note: what asks for no pods
-now, what is counted by the pods that it made (`agent.model.owners`), and what may be a typing error.
+now, what is counted by the pods that it made (`agent.forecast.owners`), and what may be a typing error.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import BadPodError
+from agent.forecast.owners import CountedOnce, counted_once
+from agent.forecast.workload import WorkloadItem, namespace_defaults, renamed, with_defaults
+from agent.forecast.workload_kinds import DRA, Workload, workload_from
 from agent.host import bounded
 from agent.host.manifests import SUFFIXES, Wrong
 from agent.host.objects import objects_in
 from agent.model.manifest_hints import hints, with_name
-from agent.model.owners import CountedOnce, counted_once
-from agent.model.workload import WorkloadItem, namespace_defaults, renamed, with_defaults
-from agent.model.workload_kinds import DRA, Workload, workload_from
 
 LARGEST = 256 << 20
 """Bytes of a file; 10,000 pods as the API server gives them are about 100 MiB."""

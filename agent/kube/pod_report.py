@@ -30,7 +30,6 @@ from agent.core.devices.nearness import noted, pairs_of
 from agent.core.explain.grants import beside_movable
 from agent.core.request import exclusive, isolated, mixed
 from agent.core.request.amounts import HUGE
-from agent.engine.adopt import AnnotatedGrant
 from agent.errors import MalformedError
 from agent.model.claims import ClaimDevice
 from agent.model.fields import Field
@@ -39,6 +38,7 @@ from agent.model.ledger import Grant, Ledger, PodRecord
 from agent.model.machine import Machine
 from agent.model.outcome import HOLDER, Reason, Refusal
 from agent.model.rules import Rules
+from agent.node.adopt import AnnotatedGrant
 
 ASSIGNMENT, CPUS, NODES = "numalign.io/assignment", "numalign.io/cpus", "numalign.io/numa-nodes"
 FAILED = "numalign.io/failed"
@@ -260,7 +260,7 @@ def annotated_grant(body: Mapping[str, Any]) -> AnnotatedGrant | None:
     """What a pod, as the API shows it, carries of an earlier agent; None where it carries no condition.
 
     Who made the pod can write its annotations, so that they say nothing of devices: those are in the condition, as a
-    part of the status. Whether the word is good is for `agent.engine.adopt`: here it is only read, and bounded.
+    part of the status. Whether the word is good is for `agent.node.adopt`: here it is only read, and bounded.
     """
     status = Field(body).get("status")
     try:

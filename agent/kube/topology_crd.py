@@ -36,7 +36,7 @@ API = f"{GROUP}/{VERSION}"
 PATH = f"/apis/{API}/noderesourcetopologies"
 WRITER = "numalign.io/publisher"
 SUMMARY = "numalign.io/summary"
-"""The annotation with the node's summary (`agent.engine.node_summary`), and the attribute with its mark."""
+"""The annotation with the node's summary (`agent.forecast.node_summary`), and the attribute with its mark."""
 ANSWERS = "numalign.io/answers"
 """An attribute: whose answers pods get, "fixed" or a minor of the kubelet."""
 MAX_ZONES = 64

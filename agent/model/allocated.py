@@ -2,7 +2,7 @@
 
 A resize changes the specification first; that the kubelet defers it, or never can follow, is known later or, where it
 is away, not at all (KEP 1287). Read by the agent (`agent.kube.objects.pod_objects`) and for dumps of a cluster
-(`agent.model.workload_kinds`). Nothing in a status is trusted: what is unreadable counts as absent.
+(`agent.forecast.workload_kinds`). Nothing in a status is trusted: what is unreadable counts as absent.
 """
 
 from __future__ import annotations

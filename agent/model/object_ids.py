@@ -1,6 +1,6 @@
 """Which objects own an object: by ownerReferences, and by labels where the owner in between is not there.
 
-Read by `agent.model.workload_kinds` for `agent.model.owners`. What is malformed counts as absent.
+Read by `agent.forecast.workload_kinds` for `agent.forecast.owners`. What is malformed counts as absent.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from agent.engine.node_summary import encode, summarize
+from agent.forecast.node_summary import encode, summarize
 from agent.kube.topology_crd import PATH, topology_object
 from agent.model.ledger import Ledger
 from tests.cluster.control_plane import ApiError, ControlPlane

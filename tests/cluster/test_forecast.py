@@ -16,8 +16,8 @@ from agent.app.fleet.reading import read_fleet
 from agent.app.fleet.source import ApiSource
 from agent.app.simulate.cluster import ClusterForecast, forecast
 from agent.app.simulate.cluster_options import WhatIfOptions
-from agent.core.forecast.scheduling import Strategy
-from agent.engine.simulation import Fate
+from agent.forecast.scheduling import Strategy
+from agent.forecast.simulation import Fate
 from agent.kube.caller import Caller
 from agent.model.podspec import pod_from
 from tests.cluster.control_plane import ControlPlane

@@ -11,7 +11,7 @@ from typing import Any, Self
 from agent.model.outcome import Refusal
 from tests.docs.pages import ROOT
 
-FOLDERS = ("agent/core", "agent/engine")
+FOLDERS = ("agent/core", "agent/engine", "agent/forecast", "agent/node")
 MAKERS = {"Refusal", "unexpected", "_full"}
 READ_BACK = {"agent/core/explain/explainer.py"}
 """It makes a Refusal of a sentence that a record tells: nothing new."""

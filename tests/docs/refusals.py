@@ -20,8 +20,6 @@ from agent.core.cpus.provider import CpuManager
 from agent.core.devices.books import UNTOLD
 from agent.core.devices.kubelet import Offered
 from agent.core.memory.provider import MemoryManager
-from agent.engine.deciding import ASIDE
-from agent.engine.tracked_pod import Switches
 from agent.errors import SysfsMalformedError
 from agent.model.devices import DeviceInventory
 from agent.model.hint import Hint
@@ -30,6 +28,8 @@ from agent.model.outcome import Refusal, Refused
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.rules import Compatibility, Rules
+from agent.node.deciding import ASIDE
+from agent.node.tracked_pod import Switches
 from tests.flow.world import MemoryStore, World
 from tests.unit.devices_cases import GPU, Rack, asking, gpus
 from tests.unit.memory_cases import ANYWHERE, BOTH, GIB, KUBELET, MIB, Desk, machine, nodes

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from agent.engine.wait_queue import most_waiting
 from agent.errors import SandboxRefused
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
@@ -18,6 +17,7 @@ from agent.host.nri.values import Sandbox
 from agent.kube.watch.intake import Intake
 from agent.model.podspec import pod_from
 from agent.model.rules import OnMisalignment
+from agent.node.wait_queue import most_waiting
 from agent.settings import parse
 from tests.flow.world import World
 from tests.patience import PATIENCE

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from agent.cli import group
-from agent.engine.explaining import explained
 from agent.kube.nodes import node_facts, unknown_sentence
 from agent.model.notes import MOST_TO_TOUCH, OURS
+from agent.node.explaining import explained
 from tests.flow.told import Told, telling
 from tests.flow.world import World, container, manifest
 

@@ -17,11 +17,11 @@ from agent.app.offline.queries import manifests, open_queries
 from agent.app.standalone.build import StandaloneOptions, standalone_node
 from agent.app.statedir import unplaced_pods as unplaced
 from agent.cli import explain_show, group
-from agent.engine.deciding import checked_settings
-from agent.engine.device_tracker import DeviceTracker
-from agent.engine.state import State
-from agent.engine.tracked_pod import TrackedPod
 from agent.errors import HostError, SettingsError
+from agent.node.deciding import checked_settings
+from agent.node.device_tracker import DeviceTracker
+from agent.node.state import State
+from agent.node.tracked_pod import TrackedPod
 from tests.flow.world import container, manifest
 
 MACHINE = "synthetic:2 sockets x 1 node x 4 cores, 8G per node"

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from agent.core.request.annotations import pod_settings
-from agent.engine.tracked_pod import TrackedPod
 from agent.errors import BadPodError, CheckpointUnwritableError
 from agent.host.checkpoint import Checkpoint
 from agent.kube.objects.pod_objects import seen
 from agent.model.ledgerjson import ledger_from_json, ledger_to_json
 from agent.model.rules import CpuOptions, Policy
+from agent.node.tracked_pod import TrackedPod
 from tests.flow.told import telling
 from tests.flow.world import World, container, manifest
 

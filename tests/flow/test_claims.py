@@ -12,14 +12,14 @@ import pytest
 from agent.app.page.values import PageInput, pods_value
 from agent.core.devices.claims import told
 from agent.core.explain.serialize import lines
-from agent.core.forecast.whatif import Difference, WhatIf, what_if
-from agent.engine.explaining import explained
-from agent.engine.transitions import MOST_TOLD
+from agent.forecast.whatif import Difference, WhatIf, what_if
 from agent.kube.objects.pod_objects import seen
 from agent.kube.pod_report import ASSIGNMENT
 from agent.model.claims import ClaimDevice
 from agent.model.ledgerjson import ledger_from_json, ledger_to_json
 from agent.model.rules import Policy
+from agent.node.explaining import explained
+from agent.node.transitions import MOST_TOLD
 from tests.flow.claims import DRIVER, Api, Document, Kubelet, Node, claim, device, nowhere, result, slices, using
 from tests.flow.world import World, container, manifest
 from tests.patience import PATIENCE, until

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from agent.core.machines.synthetic import parse_synthetic
-from agent.engine.explaining import explained
 from agent.errors import HostError
 from agent.host.standin import container_id
 from agent.model.cgroup import Cause
 from agent.model.outcome import Reason
 from agent.model.pod import Qos
+from agent.node.explaining import explained
 from tests.flow.world import MemoryStore, World, container, manifest
 
 SMALL = "1 socket x 1 node x 4 cores x 1 thread"

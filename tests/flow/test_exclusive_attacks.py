@@ -9,13 +9,13 @@ import pytest
 
 from agent.core.explain.serialize import lines
 from agent.core.request.exclusive import EXCLUSIVE
-from agent.engine.explaining import explained
 from agent.host.cpu_files import CpuFiles
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
 from agent.host.standin import container_id
 from agent.model.idset import CpuSet
 from agent.model.podspec import pod_from
+from agent.node.explaining import explained
 from tests.flow.exclusive_world import ALL, MEMORY, SIDE, Node, burstable, guaranteed
 from tests.flow.world import container, manifest
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from agent.app.statedir import recovery_report
 from agent.core.cgroups.burstable import standing
-from agent.engine.recover import LISTED, recover
 from agent.host.checkpoint import Checkpoint
 from agent.host.scratch import Layout
 from agent.host.standin import container_id
 from agent.model.idset import CpuSet
 from agent.model.pod import Qos
 from agent.model.podspec import pod_from
+from agent.node.recover import LISTED, recover
 from tests.flow.exclusive_world import MACHINE, SIDE, Node, burstable, guaranteed
 from tests.flow.test_old_checkpoints import new_since_0_1_0
 from tests.flow.world import MemoryStore, World, container, manifest

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from agent.core.explain.values import AsOf, Candidate, HintSource, Lever, LossReason, MergeRule, Verdict
-from agent.core.forecast.whatif import Difference
+from agent.forecast.whatif import Difference
 from tests.flow.explain_page import PAGE, README, examples, output
 
 

@@ -10,12 +10,12 @@ from click.testing import CliRunner
 from agent.app.cluster.build import ClusterOptions, cluster_node
 from agent.app.standalone.build import StandaloneOptions, StandaloneService, standalone_node
 from agent.cli import group
-from agent.engine.recover import LISTED
 from agent.host.checkpoint import Checkpoint
 from agent.host.scratch import Scratch
 from agent.kube.access import ApiAccess
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Qos
+from agent.node.recover import LISTED
 from tests.flow.serving import MACHINE
 from tests.flow.world import MemoryStore, World, container, manifest
 

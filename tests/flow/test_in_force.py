@@ -11,14 +11,14 @@ import pytest
 from agent.core.cgroups.enforced import sentence
 from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.engine import OUTSIDE
-from agent.engine.explaining import explained
-from agent.engine.node_summary import decode, encode, summarize
+from agent.forecast.node_summary import decode, encode, summarize
 from agent.host.nri.decisions import EngineDecisions
 from agent.host.scratch import Layout, Scratch
 from agent.kube.topology_crd import topology_object
 from agent.model.idset import CpuSet
 from agent.model.machine import Machine
 from agent.model.podspec import pod_from
+from agent.node.explaining import explained
 from tests.flow.world import MemoryStore, World, container, manifest
 
 MACHINE = parse_synthetic("2 sockets x 1 node x 4 cores x 1 thread, 8G per node")

@@ -15,10 +15,10 @@ from agent.cli import group
 from agent.core.admission.node import Node
 from agent.core.explain.refusals import in_plain_words
 from agent.core.request.isolated import is_mixed
-from agent.engine.explaining import explained
 from agent.model.idset import CpuSet
 from agent.model.outcome import Admitted
 from agent.model.podspec import pod_from
+from agent.node.explaining import explained
 from tests.examples import examples
 from tests.flow.world import World, container, manifest
 from tests.world.nodes import managers_of

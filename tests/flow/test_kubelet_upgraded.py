@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.app.cluster.build import ClusterService
-from agent.engine.recover import ANSWERS
+from agent.node.recover import ANSWERS
 from tests.flow.cluster_node import ClusterNode, list_pods, page, running
 from tests.flow.world import container, manifest
 from tests.patience import until

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from agent.core.devices.kubelet import Offered
-from agent.engine.early import CLAIMED_WITHIN
-from agent.engine.state import MOST_GONE
-from agent.engine.transitions import MOST_TOLD
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
 from agent.model.idset import NodeSet
 from agent.model.pod import Stage
 from agent.model.podspec import pod_from
+from agent.node.early import CLAIMED_WITHIN
+from agent.node.state import MOST_GONE
+from agent.node.transitions import MOST_TOLD
 from tests import patience
 from tests.flow.world import World, container, manifest
 from tests.patience import PATIENCE

@@ -15,13 +15,13 @@ import pytest
 
 from agent.core.cgroups.desired import own_of
 from agent.core.machines.synthetic import parse_synthetic
-from agent.engine.unlisted import keep
 from agent.host.scratch import Layout, Scratch
 from agent.host.standin import container_id
 from agent.kube.pod_report import ASSIGNMENT, CONDITION, admitted, annotated_grant
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Qos
 from agent.model.podspec import pod_from
+from agent.node.unlisted import keep
 from tests.flow.cluster_node import MACHINE, ClusterNode, list_pods, running
 from tests.flow.world import MemoryStore, World, container, manifest
 

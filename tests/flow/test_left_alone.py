@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from agent.core.request.exempt import CRITICAL, Exemptions
-from agent.engine.wait_queue import queue_of
 from agent.errors import SandboxRefused
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
@@ -19,6 +18,7 @@ from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
 from agent.kube.watch.intake import Intake
 from agent.model.podspec import pod_from
 from agent.model.rules import OnMisalignment
+from agent.node.wait_queue import queue_of
 from tests.flow.world import World, container, manifest
 from tests.patience import PATIENCE
 from tests.unit.reporter_cases import Queue, reporter

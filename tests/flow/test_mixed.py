@@ -13,9 +13,6 @@ from agent.app.service.gauges import shown
 from agent.core.accounting import invariants
 from agent.core.explain.serialize import lines
 from agent.core.request import mixed
-from agent.engine.explaining import explained
-from agent.engine.recover import LISTED, recover
-from agent.engine.unlisted import keep
 from agent.host.checkpoint import Checkpoint
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
@@ -24,6 +21,9 @@ from agent.host.standin import container_id
 from agent.model.cgroup import Level
 from agent.model.idset import CpuSet
 from agent.model.pod import Qos
+from agent.node.explaining import explained
+from agent.node.recover import LISTED, recover
+from agent.node.unlisted import keep
 from agent.observe.drawing.holders import holders
 from agent.observe.metrics import Metrics
 from tests.flow.exclusive_world import ALL, EVERY_LAYOUT, MACHINE, SIDE, Node, burstable, guaranteed, limited, quotas

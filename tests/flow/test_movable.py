@@ -10,9 +10,9 @@ import pytest
 
 from agent.core.machines.changes import changes
 from agent.core.machines.synthetic import parse_synthetic
-from agent.engine.explaining import explained
 from agent.model.idset import NodeSet
 from agent.model.machine import Machine
+from agent.node.explaining import explained
 from tests.flow.world import MemoryStore, World, container, manifest
 
 ORDINARY = parse_synthetic("2 sockets x 1 node x 4 cores x 1 thread, 8G per node, memory node 16G far near 0")

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from agent.app.page.values import PageInput, pods_value
-from agent.engine.explaining import UNDECIDED, explained
 from agent.kube.objects.pod_objects import seen
 from agent.kube.objects.read_fields import brief
 from agent.model.pod import Stage
+from agent.node.explaining import UNDECIDED, explained
 from tests.flow.told import Told, telling
 from tests.flow.world import container, manifest
 

@@ -18,12 +18,12 @@ from agent.app.service.gauges import shown
 from agent.app.statedir.unplaced_pods import UnplacedPods
 from agent.cli import group
 from agent.core.machines.synthetic import parse_synthetic
-from agent.engine.explaining import explained
 from agent.errors import HostError
 from agent.host.checkpoint import Checkpoint
 from agent.host.scratch import Layout, Scratch
 from agent.host.standin import container_id
 from agent.model.cgroup import Level, Observed
+from agent.node.explaining import explained
 from agent.observe.metrics import Metrics
 from tests.flow.world import World, container, manifest
 

@@ -10,9 +10,9 @@ import pytest
 
 from agent import __version__
 from agent.app.statedir.loading import load
-from agent.engine.recover import LISTED, NAMES
 from agent.host.checkpoint import Checkpoint
 from agent.model.podspec import pod_from
+from agent.node.recover import LISTED, NAMES
 from tests.fixtures.checkpoints.busy import HERE, Kept, content, keep
 from tests.fixtures.checkpoints.busy import NODES as NODES_NOW
 from tests.fixtures.checkpoints.older import as_0_1_0

@@ -11,8 +11,6 @@ import pytest
 
 from agent.app.statedir.loading import load
 from agent.core.machines.synthetic import parse_synthetic
-from agent.engine.migrate import migrate
-from agent.engine.recover import NAMES, names_in, of_another_machine
 from agent.host.checkpoint import Checkpoint
 from agent.host.standin import container_id
 from agent.model.cgroup import Cause, Observed
@@ -20,6 +18,8 @@ from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import CpuBooks
 from agent.model.podspec import pod_from
+from agent.node.migrate import migrate
+from agent.node.recover import NAMES, names_in, of_another_machine
 from tests.flow.world import MemoryStore, World, container, manifest
 
 MEMORY = {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}]}

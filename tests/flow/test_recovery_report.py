@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from agent.app.statedir import recovery_report
 from agent.cli import group
-from agent.engine.recover import Recovered
 from agent.model.idset import CpuSet
 from agent.model.ledger import CpuBooks, Ledger
+from agent.node.recover import Recovered
 from tests.flow.serving import MACHINE, write
 from tests.flow.world import container
 

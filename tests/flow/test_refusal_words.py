@@ -11,9 +11,9 @@ import pytest
 
 from agent.app.page.views import view_of
 from agent.core.explain import first_obstacle
-from agent.engine import obstacle
 from agent.kube.pod_report import carried
 from agent.model.outcome import OBSTACLE
+from agent.node import obstacle
 from tests.flow.told import telling
 from tests.flow.world import World, container, manifest
 

@@ -10,14 +10,14 @@ import pytest
 
 from agent.app.page.values import PageInput, pods_value
 from agent.engine.admitter import MOST_AGAIN
-from agent.engine.explaining import explained
-from agent.engine.leavers import LEAVES_WITHIN
-from agent.engine.tracked_pod import Switches
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
 from agent.host.scratch import Layout, Scratch
 from agent.host.standin import container_id
 from agent.model.idset import CpuSet, NodeSet
+from agent.node.explaining import explained
+from agent.node.leavers import LEAVES_WITHIN
+from agent.node.tracked_pod import Switches
 from tests.flow.serving import eventually
 from tests.flow.told import Told, telling
 from tests.flow.world import World, container, manifest

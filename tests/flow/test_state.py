@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.engine.state import State
+from agent.node.state import State
 from tests.flow.gpus import asking, gpu
 from tests.flow.world import World, container, manifest
 

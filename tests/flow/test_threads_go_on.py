@@ -17,7 +17,6 @@ import pytest
 from agent.app.cluster.build import cluster_node
 from agent.app.cluster.topology_loop import TopologyLoop
 from agent.app.service.machine_watch import MachineWatch
-from agent.engine.state import State
 from agent.errors import HostError, KubeError
 from agent.host import udev
 from agent.host.cgroups.watching import Changes, Watcher
@@ -30,6 +29,7 @@ from agent.kube.pod_report import PodReport
 from agent.kube.publishing.publisher import Publisher
 from agent.kube.topology_crd import TopologyPublisher
 from agent.model.cgroup import Cause, Write
+from agent.node.state import State
 from tests.flow.cluster_node import ClusterNode, StandInApi, edges_of, page, running
 from tests.flow.serving import eventually
 from tests.flow.told import Api

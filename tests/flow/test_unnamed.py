@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from agent.core.cgroups.naming import UNSURE
-from agent.engine.recover import NAMES
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
 from agent.host.standin import container_id
 from agent.model.pod import Qos
 from agent.model.podspec import pod_from
+from agent.node.recover import NAMES
 from tests.flow.cluster_node import ClusterNode, StandInApi, page
 from tests.flow.world import MemoryStore, World, container, manifest
 from tests.patience import PATIENCE, until

@@ -13,7 +13,6 @@ import pytest
 from agent.core.admission.alignment import kind_of
 from agent.core.devices.kubelet import Offered
 from agent.core.request.annotations import PodSettings
-from agent.engine.tracked_pod import TrackedPod, with_unsaved_changes
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
 from agent.host.nri.driver import NriDriver
@@ -25,6 +24,7 @@ from agent.model.outcome import Refusal
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.rules import OnMisalignment
+from agent.node.tracked_pod import TrackedPod, with_unsaved_changes
 from tests.flow.world import Ears, MemoryStore, World, container, manifest
 from tests.patience import PATIENCE
 from tests.unit.reporter_cases import Queue, reporter

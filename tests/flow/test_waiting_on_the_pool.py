@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from agent.core.machines.synthetic import parse_synthetic
-from agent.engine.tracked_pod import Switches
 from agent.host.scratch import Layout, Scratch
 from agent.model.pod import Qos
+from agent.node.tracked_pod import Switches
 from tests.flow.world import World, container, manifest
 
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"

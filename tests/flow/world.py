@@ -22,12 +22,9 @@ from agent.core.cgroups.enforced import Unenforced
 from agent.core.machines.in_force import within
 from agent.core.machines.synthetic import parse_synthetic
 from agent.core.request.annotations import PodSettings
-from agent.engine.adopt import AnnotatedGrant
 from agent.engine.engine import Engine
 from agent.engine.memory_pressure import Room
 from agent.engine.ports import Reporter
-from agent.engine.recover import LISTED, Recovered, names_in, recover
-from agent.engine.tracked_pod import Switches
 from agent.errors import CheckpointUnwritableError
 from agent.host.cgroups import Cgroups, Kernel
 from agent.host.scratch import Scratch
@@ -42,6 +39,9 @@ from agent.model.machine import Machine
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
+from agent.node.adopt import AnnotatedGrant
+from agent.node.recover import LISTED, Recovered, names_in, recover
+from agent.node.tracked_pod import Switches
 from tests.world.manifests import container, manifest
 from tests.world.nodes import managers_of
 

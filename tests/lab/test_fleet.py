@@ -12,8 +12,8 @@ import pytest
 
 from agent.app.fleet.reading import read_fleet
 from agent.app.fleet.source import ApiSource
-from agent.core.forecast.scheduling import Strategy
-from agent.engine.node_summary import NodeSummary
+from agent.forecast.node_summary import NodeSummary
+from agent.forecast.scheduling import Strategy
 from agent.kube.caller import Caller
 from agent.kube.topology_crd import PATH, SUMMARY
 from tests.cluster.paper_fleet import Lot, lot_of

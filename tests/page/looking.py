@@ -8,14 +8,14 @@ from agent.app.page.values import PageInput
 from agent.core.admission.node import Node
 from agent.core.machines.synthetic import parse_synthetic
 from agent.core.request.annotations import PodSettings
-from agent.engine.device_tracker import DeviceTracker
-from agent.engine.state import State
-from agent.engine.tracked_pod import TrackedPod
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Container, Pod, Qos
+from agent.node.device_tracker import DeviceTracker
+from agent.node.state import State
+from agent.node.tracked_pod import TrackedPod
 from agent.observe.page.recent import Fault, RecentRepair
 from agent.observe.page.server import PageServer
 from tests.page.browser import Browser

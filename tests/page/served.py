@@ -15,10 +15,10 @@ from agent.app.page.server import Values
 from agent.app.page.values import PageInput
 from agent.app.standalone.build import StandaloneOptions, standalone_node
 from agent.core.machines.synthetic import parse_synthetic
-from agent.engine.device_tracker import DeviceTracker
-from agent.engine.state import State
 from agent.host.scratch import Scratch
 from agent.model.podspec import pod_from
+from agent.node.device_tracker import DeviceTracker
+from agent.node.state import State
 from tests import patience
 from tests.world.nodes import managers_of
 

@@ -11,13 +11,13 @@ import pytest
 
 from agent.core.devices.kubelet import Given, Offered
 from agent.engine.engine import Engine
-from agent.engine.state import State
 from agent.errors import InvariantError, RuntimeLinkError
 from agent.host.podresources import podresources_pb2 as pb
 from agent.host.podresources.client import DevicesByContainer, HeldDevice, PodResources
 from agent.host.podresources.lookup import DELAYS, RESYNC, Lookup
 from agent.model.idset import NodeSet
 from agent.model.podspec import pod_from
+from agent.node.state import State
 from agent.observe.health import Health
 from agent.observe.threads import watched
 from tests import patience

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.cgroups.writers import pod_writes
-from agent.engine.fault_isolation import sentence
 from agent.errors import MalformedError
 from agent.kube.objects.pod_objects import identity, seen, uid_of
 from agent.kube.objects.pod_stream import Lines, pod
@@ -19,6 +18,7 @@ from agent.kube.objects.read_fields import brief
 from agent.kube.pod_report import ASSIGNMENT, CONDITION, FAILED, annotated_grant, softened
 from agent.kube.publishing.cleanup import ended
 from agent.kube.publishing.refusal_limiter import owner_of
+from agent.node.fault_isolation import sentence
 from tests.examples import examples
 from tests.unit.test_podspec import BAD
 from tests.world.documents import anything, bodies

@@ -9,13 +9,13 @@ from agent.core.accounting import invariants
 from agent.core.admission.node import Node
 from agent.core.devices.kubelet import Given, Offered, apart, explained, handed_over, merged, places
 from agent.core.machines.synthetic import parse_synthetic
-from agent.engine.device_tracker import DeviceTracker, reported_before
 from agent.model.devices import DeviceInventory
 from agent.model.idset import NodeSet
 from agent.model.ledgerjson import ledger_from_json, ledger_to_json
 from agent.model.outcome import Admitted, Reason, Refusal
 from agent.model.podspec import pod_from
 from agent.model.rules import CpuRules, Policy, Rules, TopologyRules
+from agent.node.device_tracker import DeviceTracker, reported_before
 from tests.examples import examples
 from tests.world.manifests import container, manifest
 

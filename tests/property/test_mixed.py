@@ -11,10 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from agent.core.accounting.invariants import check
 from agent.core.cgroups.desired import share
-from agent.engine.state import State
 from agent.model.idset import CpuSet
 from agent.model.ledgerjson import ledger_from_json, ledger_to_json
 from agent.model.podspec import pod_from
+from agent.node.state import State
 from tests.examples import examples
 from tests.world.manifests import container, manifest
 from tests.world.nodes import managers_of

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from agent.core.admission.node import Node
 from agent.core.request.exempt import Exemptions
-from agent.engine.dry_run import DryRun
-from agent.engine.node_summary import NodeSummary, decode, encode, summarize
-from agent.engine.tracked_pod import Switches
 from agent.errors import SettingsError
+from agent.forecast.dry_run import DryRun
+from agent.forecast.node_summary import NodeSummary, decode, encode, summarize
 from agent.model.exclusive import Selection
 from agent.model.ledger import Grant
 from agent.model.pod import Container, ContainerKind, Pod, Qos
 from agent.model.rules import Ceilings, Compatibility, Minor, MixedCpus, PcieLocality
+from agent.node.tracked_pod import Switches
 from tests.examples import examples
 from tests.world import strategies
 

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from agent.core.accounting.invariants import check
 from agent.core.admission.node import Node
 from agent.core.admission.waiting import FINAL
-from agent.core.forecast.scheduling import Strategy, needs_of, room_of
-from agent.engine.simulation import RUNNING, Add, End, Event, Pass, PodState, Result, Simulation, Site
-from agent.engine.tracked_pod import SWITCHES
+from agent.forecast.scheduling import Strategy, needs_of, room_of
+from agent.forecast.simulation import RUNNING, Add, End, Event, Pass, PodState, Result, Simulation, Site
+from agent.forecast.workload import WorkloadItem
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
-from agent.model.workload import WorkloadItem
+from agent.node.tracked_pod import SWITCHES
 from tests.examples import examples
 from tests.flow.world import World, container, manifest
 from tests.world.nodes import managers_of

@@ -17,17 +17,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from agent.core.admission.resize import pending
 from agent.core.cgroups.desired import DesiredSets
 from agent.core.devices.kubelet import Offered
-from agent.engine import transitions
 from agent.engine.occupancy import Occupancy
-from agent.engine.state import State
-from agent.engine.tracked_pod import Switches
-from agent.engine.transitions import Moment, Transition
-from agent.engine.wait_queue import queue_of
 from agent.model.cgroup import Cause, Write, Written
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.rules import OnMisalignment
+from agent.node import transitions
+from agent.node.state import State
+from agent.node.tracked_pod import Switches
+from agent.node.transitions import Moment, Transition
+from agent.node.wait_queue import queue_of
 from tests.examples import examples
 from tests.world.manifests import container, manifest
 from tests.world.nodes import managers_of

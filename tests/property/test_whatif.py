@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from agent.core.accounting import invariants
 from agent.core.admission.node import Node
-from agent.core.forecast.whatif import Difference, WhatIf, what_if
 from agent.errors import SettingsError
+from agent.forecast.whatif import Difference, WhatIf, what_if
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
 from agent.model.rules import Policy, Scope

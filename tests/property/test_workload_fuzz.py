@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.errors import BadPodError
+from agent.forecast.owners import counted_once
+from agent.forecast.workload import namespace_defaults
+from agent.forecast.workload_kinds import Workload, workload_from
 from agent.host.workloads import read_workloads
 from agent.model.manifest_hints import hints
-from agent.model.owners import counted_once
-from agent.model.workload import namespace_defaults
-from agent.model.workload_kinds import Workload, workload_from
 from tests.examples import examples
 from tests.world.documents import anything, metadata, names, scalars, spec
 

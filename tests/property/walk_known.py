@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from agent.engine import deciding, second_look
 from agent.engine.admitter import Admitter
-from agent.engine.adopt import Adopter
 from agent.engine.reconciler import Reconciler
 from agent.host.nri.decisions import EngineDecisions
 from agent.kube.objects import pod_objects
 from agent.model.cgroup import Observed
 from agent.model.pod import Pod, Stage
+from agent.node import deciding, second_look
+from agent.node.adopt import Adopter
 from tests.property.walk import MACHINES, Walk
 
 Patch = Callable[[pytest.MonkeyPatch], None]

@@ -32,12 +32,12 @@ from agent.core.explain.explainer import explain
 from agent.core.explain.standing import PodStanding
 from agent.core.explain.values import Explanation
 from agent.core.request.exempt import Exemptions
-from agent.engine.deciding import checked_settings, decided
-from agent.engine.tracked_pod import SWITCHES, TrackedPod
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
+from agent.node.deciding import checked_settings, decided
+from agent.node.tracked_pod import SWITCHES, TrackedPod
 from tests.world.nodes import managers_of
 
 FOLDER = Path(__file__).parent / "explain"

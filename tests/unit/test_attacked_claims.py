@@ -16,7 +16,7 @@ from agent.app.cluster.claim_lookup import ClaimLookup
 from agent.app.cluster.summary import SummaryText
 from agent.app.service.edges import OFF, Sockets
 from agent.cli import run_cluster
-from agent.engine.dry_run import DryRun
+from agent.forecast.dry_run import DryRun
 from agent.host.podresources.client import PodResources
 from agent.kube.claims import MOST_PUBLISHED, published
 from agent.kube.objects.pod_objects import SeenPod

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from agent.core.cgroups.writers import REPAIRS
 from agent.engine.backoff import AT_ONCE, LONGEST, QUIET, REFUSED, URGENT, Backoff
-from agent.engine.retries import Retries, Truce
 from agent.model.cgroup import Cause, Observed, Write, Written
+from agent.node.retries import Retries, Truce
 from tests.world.clock import Clock
 
 LAST = {("/a", "cpuset.cpus"): "1"}

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.core.machines.synthetic import parse_synthetic
-from agent.engine.migrate import migrate
 from agent.model.idset import CpuSet
 from agent.model.ledger import DeviceBooks
+from agent.node.migrate import migrate
 from tests.flow.world import World, container, manifest
 from tests.world.nodes import managers_of
 from tests.world.pods import container as part

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from agent.engine.fault_isolation import sentence
 from agent.errors import KubeError
 from agent.kube.access import LONGEST_TOKEN, ApiAccess
 from agent.kube.client import KubeClient
 from agent.kube.configz import kubelet_configuration
+from agent.node.fault_isolation import sentence
 
 
 class Server(ThreadingHTTPServer):

@@ -21,14 +21,14 @@ from agent.core.explain.standing import PodStanding
 from agent.core.explain.values import AsOf, Candidate, Explanation, HintList, Lever, LossReason, Verdict
 from agent.core.explain.words import size, spread
 from agent.core.merge.demand import Demand, Family, Need
-from agent.engine.deciding import checked_settings
-from agent.engine.device_tracker import DeviceTracker
-from agent.engine.explaining import explained
-from agent.engine.state import State
-from agent.engine.tracked_pod import TrackedPod
 from agent.model.outcome import Admitted, Reason, Refusal
 from agent.model.podspec import pod_from
 from agent.model.rules import Policy, Scope
+from agent.node.deciding import checked_settings
+from agent.node.device_tracker import DeviceTracker
+from agent.node.explaining import explained
+from agent.node.state import State
+from agent.node.tracked_pod import TrackedPod
 from tests.flow.world import container, manifest
 from tests.unit.explain_cases import FOLDER, MERGES, Told, again, carried_out, cases, every
 from tests.world.nodes import managers_of

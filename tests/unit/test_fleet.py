@@ -14,8 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.app.fleet.figures import figures_of, fragmentation
-from agent.app.fleet.questions import (
+from agent.app.fleet.reading import read_fleet
+from agent.app.fleet.source import FileSource
+from agent.forecast.dry_run import DryRun
+from agent.forecast.fleet.figures import figures_of, fragmentation
+from agent.forecast.fleet.questions import (
     MISALIGNED,
     REFUSED,
     WAITS_ON_NODE,
@@ -25,12 +28,9 @@ from agent.app.fleet.questions import (
     answers,
     in_order,
 )
-from agent.app.fleet.reading import read_fleet
-from agent.app.fleet.report import as_json, by_shape
-from agent.app.fleet.source import FileSource
-from agent.app.fleet.values import Fleet, FleetNode, Lack
-from agent.engine.dry_run import DryRun
-from agent.engine.node_summary import Decoder, decode, summarize
+from agent.forecast.fleet.report import as_json, by_shape
+from agent.forecast.fleet.values import Fleet, FleetNode, Lack
+from agent.forecast.node_summary import Decoder, decode, summarize
 from agent.kube.objects.pod_objects import seen
 from agent.observe.drawing.fleet import FleetTile, draw_fleet, word_of
 from tests.examples import examples

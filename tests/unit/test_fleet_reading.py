@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from agent.app.fleet.reading import read_fleet
 from agent.app.fleet.source import FileSource
-from agent.app.fleet.values import Fleet, Lack
-from agent.engine.dry_run import DryRun
-from agent.engine.node_summary import TOO_LARGE, VERSION
 from agent.errors import MalformedError, SettingsError
+from agent.forecast.dry_run import DryRun
+from agent.forecast.fleet.values import Fleet, Lack
+from agent.forecast.node_summary import TOO_LARGE, VERSION
 from tests.examples import examples
 from tests.unit.test_node_summary import packed, unpacked
 from tests.world.fleets import BEGAN, asking, node, pod, summary_of, topology

@@ -1,10 +1,10 @@
-"""agent.core.forecast.gains: who would have CPUs of its own, and how many fewer CPUs than a Guaranteed pod takes."""
+"""agent.forecast.gains: who would have CPUs of its own, and how many fewer CPUs than a Guaranteed pod takes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.core.forecast.gains import gains, sentences
+from agent.forecast.gains import gains, sentences
 from agent.model.exclusive import Selection
 from agent.model.pod import Container, Pod, Qos
 from agent.model.rules import Rules

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from agent.app.cluster.summary import SummaryText, says_the_same
 from agent.core.request.exempt import Exemptions
-from agent.engine.dry_run import DryRun
-from agent.engine.nameless import nameless
-from agent.engine.node_summary import LARGEST, TOO_LARGE, VERSION, NodeSummary, decode, encode, summarize
-from agent.engine.tracked_pod import Switches
 from agent.errors import SummaryError
+from agent.forecast.dry_run import DryRun
+from agent.forecast.nameless import nameless
+from agent.forecast.node_summary import LARGEST, TOO_LARGE, VERSION, NodeSummary, decode, encode, summarize
 from agent.kube.topology_crd import SUMMARY, _difference, mark_of, topology_object
 from agent.model.idset import CpuSet
 from agent.model.pod import Container, ContainerKind, Pod, Qos
+from agent.node.tracked_pod import Switches
 from agent.settings import parse
 from tests.examples import examples
 from tests.unit.test_pcie import MACHINE, SWITCHES, function

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.errors import BadPodError
+from agent.forecast.placing import facts_of, placing_of
+from agent.forecast.workload_kinds import workload_from
 from agent.model.fields import Field
-from agent.model.placing import facts_of, placing_of
-from agent.model.workload_kinds import workload_from
 from tests.examples import examples
 
 LABELS = {"zone": "a", "cores": "64", "gpu": ""}

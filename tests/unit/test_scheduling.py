@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.forecast.scheduling import Needs, Scheduler, Strategy, needs_of, room_of
+from agent.forecast.scheduling import Needs, Scheduler, Strategy, needs_of, room_of
 from agent.model.podspec import pod_from
 from tests.world.nodes import managers_of
 

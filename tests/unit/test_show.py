@@ -16,12 +16,12 @@ from agent.core.accounting.usage import usage
 from agent.core.admission.alignment import UNPREFERRED
 from agent.core.admission.node import Node
 from agent.core.explain.refusals import in_plain_words
-from agent.engine.tracked_pod import TrackedPod
 from agent.host.processes import Allowed
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.outcome import OBSTACLE, Admitted, Reason, Refusal
 from agent.model.podspec import pod_from
+from agent.node.tracked_pod import TrackedPod
 from tests.flow.world import container, manifest
 from tests.world.nodes import managers_of
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.cli.simulate import command
-from agent.engine.node_summary import VERSION
+from agent.forecast.node_summary import VERSION
 from agent.kube.topology_crd import SUMMARY, topology_object
 from tests.world.fleet import PaperNode, listed, paper, pod_of, workload
 

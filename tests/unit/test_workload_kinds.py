@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.model.workload_kinds import workload_from
+from agent.forecast.workload_kinds import workload_from
 from tests.unit.test_workloads import SPEC, workload
 
 

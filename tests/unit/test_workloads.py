@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from agent.errors import BadPodError
+from agent.forecast.workload import again, on_node, unbound
+from agent.forecast.workload_kinds import workload_from
 from agent.host.manifests import read_folder
 from agent.host.workloads import read_workloads
-from agent.model.workload import again, on_node, unbound
-from agent.model.workload_kinds import workload_from
 
 RENDER = "this looks like an unrendered template: render it first (helm template)"
 SPEC: dict[str, Any] = {"containers": [{"name": "app", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}]}

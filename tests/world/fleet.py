@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agent.engine.dry_run import DryRun
-from agent.engine.node_summary import encode, summarize
+from agent.forecast.dry_run import DryRun
+from agent.forecast.node_summary import encode, summarize
 from agent.kube.topology_crd import topology_object
 from agent.model.podspec import pod_from
 from tests.world.nodes import managers_of

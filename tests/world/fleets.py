@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from agent.engine.dry_run import DryRun
-from agent.engine.node_summary import encode, summarize
+from agent.forecast.dry_run import DryRun
+from agent.forecast.node_summary import encode, summarize
 from agent.kube.topology_crd import API, SUMMARY, WRITER, mark_of
 from agent.model.pod import Container, Pod, Qos
 from agent.model.quantity import parse_milli

@@ -1,6 +1,6 @@
 """State transitions as tests write them: `step(state, event, now)`, for inputs that can happen, with rules that hold.
 
-The engine calls `agent.engine.transitions` in an order that its edges make. A test that calls them by itself could
+The engine calls `agent.node.transitions` in an order that its edges make. A test that calls them by itself could
 give them what no edge ever gives, and prove nothing. So `step` refuses an input that is impossible, carries the event
 out, and looks at what came of it.
 """
@@ -15,15 +15,15 @@ from agent.core.accounting import invariants
 from agent.core.admission.node import Node
 from agent.core.admission.resize import pending
 from agent.core.devices.kubelet import Given, Offered
-from agent.engine import transitions
-from agent.engine.state import State
-from agent.engine.tracked_pod import SWITCHES, Exempt, Switches
-from agent.engine.transitions import Moment, Transition
-from agent.engine.wait_queue import queue_of
 from agent.model.ledger import Grant, Ledger
 from agent.model.outcome import Admitted, Outcome, Refused
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
+from agent.node import transitions
+from agent.node.state import State
+from agent.node.tracked_pod import SWITCHES, Exempt, Switches
+from agent.node.transitions import Moment, Transition
+from agent.node.wait_queue import queue_of
 
 
 class ImpossibleError(Exception):

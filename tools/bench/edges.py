@@ -29,9 +29,6 @@ from agent.app.cluster.summary import SummaryText, says_the_same
 from agent.app.cluster.topology_loop import TopologyLoop
 from agent.core.admission.node import Node
 from agent.core.request.annotations import PodSettings
-from agent.engine.device_tracker import DeviceTracker
-from agent.engine.state import State
-from agent.engine.tracked_pod import TrackedPod
 from agent.kube.access import ApiAccess
 from agent.kube.client import KubeClient
 from agent.kube.objects.pod_objects import Raw
@@ -47,6 +44,9 @@ from agent.model.ledger import CpuBooks, Ledger, PodRecord
 from agent.model.machine import Cpu, Machine, NumaNode
 from agent.model.pod import Pod
 from agent.model.rules import Policy, Rules, TopologyRules
+from agent.node.device_tracker import DeviceTracker
+from agent.node.state import State
+from agent.node.tracked_pod import TrackedPod
 from agent.settings import parse
 
 WIDTH, GIB = 64, 1 << 30

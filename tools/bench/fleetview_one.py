@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from agent.app.fleet.figures import figures_of
-from agent.app.fleet.questions import answers, in_order
 from agent.app.fleet.reading import read_fleet
 from agent.app.fleet.source import ApiSource, FileSource
 from agent.cli.fleet import picture
-from agent.engine.node_summary import Managers
+from agent.forecast.fleet.figures import figures_of
+from agent.forecast.fleet.questions import answers, in_order
+from agent.forecast.node_summary import Managers
 from agent.kube.caller import Caller
 from tools.bench.fleetview import peak
 

@@ -30,12 +30,12 @@ import click
 from agent.core.admission.node import Node
 from agent.core.cgroups.verify import CgroupCase, check
 from agent.engine.engine import Engine
-from agent.engine.recover import recover
 from agent.host.cgroups import Cgroups, Kernel, RealKernel
 from agent.host.cgroups.watching import Changes, Watcher
 from agent.host.checkpoint import Checkpoint
 from agent.model.cgroup import Level, Written
 from agent.model.pod import Pod
+from agent.node.recover import recover
 from agent.observe.windows import Windows
 from tools.bench.sites import CROWD, FEW, PODS, ROOT, SHARING, Files, Plain, Real, crowd, names_of, pod
 

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from agent.engine.dry_run import DryRun
+from agent.forecast.dry_run import DryRun
 from agent.model.pod import Container, Pod, Qos
 from tests.world import fleets
 from tests.world.nodes import managers_of

@@ -15,12 +15,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from agent.app.fleet.values import Fleet, FleetNode
 from agent.app.simulate import cluster
 from agent.app.simulate.cluster_options import WhatIfOptions
-from agent.core.forecast.scheduling import Strategy
-from agent.engine.dry_run import DryRun
-from agent.engine.node_summary import NodeSummary, decode, encode, summarize
+from agent.forecast.dry_run import DryRun
+from agent.forecast.fleet.values import Fleet, FleetNode
+from agent.forecast.node_summary import NodeSummary, decode, encode, summarize
+from agent.forecast.scheduling import Strategy
 from agent.model.podspec import pod_from
 from tests.world.fleet import pod_of, workload
 from tests.world.nodes import managers_of

@@ -15,7 +15,7 @@ from tools.mutants.forks import Ended, Forks, Run
 from tools.mutants.operators import Mutant, mutants
 
 KILLED, SURVIVED, TIMEOUT, UNJUDGED = "killed", "survived", "time-out", "not judged"
-INSIDE = ("agent/core/", "agent/engine/")
+INSIDE = ("agent/core/", "agent/engine/", "agent/forecast/", "agent/node/")
 """Where decisions are made: two of three mutants are taken from here."""
 NO_IMPORT = 4
 """pytest's exit code when conftest.py cannot be imported, since the product cannot."""

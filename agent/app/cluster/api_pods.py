@@ -31,8 +31,6 @@ from agent.app.service.other_writers import (
 )
 from agent.app.statedir import node_allocatable
 from agent.engine.engine import Engine
-from agent.engine.fault_isolation import Isolated, sentence
-from agent.engine.tracked_pod import TrackedPod
 from agent.host.cgroups import Cgroups
 from agent.host.checkpoint import Checkpoint
 from agent.kube.access import ApiAccess
@@ -45,6 +43,8 @@ from agent.kube.resource_slices import AGAIN, SELDOM, cpu_slices
 from agent.kube.watch.handlers import PodSource
 from agent.kube.watch.intake import Intake
 from agent.model.rules import OnMisalignment
+from agent.node.fault_isolation import Isolated, sentence
+from agent.node.tracked_pod import TrackedPod
 from agent.observe.logs import LOG
 from agent.observe.metrics import MetricValues
 

@@ -36,7 +36,6 @@ from agent.app.service.other_writers import mind_pods
 from agent.app.service.service import NodeParts, NodeService, Pulse
 from agent.app.statedir.unplaced_pods import UnplacedPods
 from agent.core.request.exempt import Exemptions
-from agent.engine.adopt import AnnotatedGrant
 from agent.engine.engine import Engine
 from agent.engine.ports import Steps
 from agent.host.cgroups import Cgroups
@@ -58,6 +57,7 @@ from agent.kube.watch.intake import Intake
 from agent.kube.watch.namespaces import Namespaces
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
+from agent.node.adopt import AnnotatedGrant
 from agent.observe.health import Health
 from agent.observe.logs import LOG
 from agent.observe.metrics import Metrics

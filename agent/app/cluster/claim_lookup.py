@@ -8,7 +8,7 @@
 
 Nothing here runs in an NRI handler (safety.md S9), and nothing is asked while `dra.enabled` is false or no pod has a
 claim. A pod is decided with what is known; what becomes known later is as with devices of plugins
-(`agent.engine.device_tracker`). Hears of pods as the intake's `PodListener`, beside the pod reporter.
+(`agent.node.device_tracker`). Hears of pods as the intake's `PodListener`, beside the pod reporter.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agent.engine.fault_isolation import Isolated, sentence
 from agent.errors import KubeError, RuntimeLinkError
 from agent.kube.claims import (
     SLICES,
@@ -40,6 +39,7 @@ from agent.kube.objects.pod_objects import SeenPod
 from agent.kube.watch.intake import PodListener
 from agent.model.claims import Claims
 from agent.model.machine import Machine
+from agent.node.fault_isolation import Isolated, sentence
 from agent.observe.logs import LOG
 
 DELAYS = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)

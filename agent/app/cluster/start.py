@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.app.service.other_writers import writing_pods
-from agent.engine.adopt import AnnotatedGrant
-from agent.engine.fault_isolation import Isolated, sentence
 from agent.errors import KubeError
 from agent.host import allocator
 from agent.kube.client import KubeClient, pod_list
@@ -25,6 +23,8 @@ from agent.kube.objects.pod_objects import SeenPod, seen
 from agent.kube.pod_report import annotated_grant
 from agent.model.fields import mapping_of
 from agent.model.pod import Pod
+from agent.node.adopt import AnnotatedGrant
+from agent.node.fault_isolation import Isolated, sentence
 from agent.observe.logs import LOG
 
 PATIENCE = 10.0

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from agent.engine.fault_isolation import Isolated, sentence
-from agent.engine.node_summary import LARGEST, TOO_LARGE, NodeSummary, decode, encode, summarize
-from agent.engine.state import State
 from agent.errors import SummaryError
+from agent.forecast.node_summary import LARGEST, TOO_LARGE, NodeSummary, decode, encode, summarize
+from agent.node.fault_isolation import Isolated, sentence
+from agent.node.state import State
 from agent.observe.logs import LOG
 from agent.settings import Settings
 

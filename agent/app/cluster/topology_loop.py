@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Mapping
 
 from agent.core.devices.books import groups_held
-from agent.engine.fault_isolation import Isolated, sentence
-from agent.engine.state import State
 from agent.errors import KubeError
 from agent.kube.topology_crd import NOT_FOUND, TopologyPublisher, topology_object
 from agent.model.devices import DeviceInventory
 from agent.model.ledger import Ledger
+from agent.node.fault_isolation import Isolated, sentence
+from agent.node.state import State
 
 EVERY = 1.0
 AGAIN = 600.0

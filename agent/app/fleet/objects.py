@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from agent.app.fleet.values import FleetPod
 from agent.errors import MalformedError
+from agent.forecast.fleet.values import FleetPod
 from agent.kube.objects.pod_objects import seen
 from agent.kube.pod_report import CONDITION, NOT_ALIGNED, refuses
 from agent.kube.topology_crd import SUMMARY, WRITER, mark_of

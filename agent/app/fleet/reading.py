@@ -22,9 +22,9 @@ from agent.app.fleet.objects import (
     troubled,
 )
 from agent.app.fleet.source import Progress, Source, silent
-from agent.app.fleet.values import Fleet, FleetNode, FleetPod, Lack
-from agent.engine.node_summary import TOO_LARGE, Decoder, NodeSummary
 from agent.errors import NewerSummaryError, SummaryError
+from agent.forecast.fleet.values import Fleet, FleetNode, FleetPod, Lack
+from agent.forecast.node_summary import TOO_LARGE, Decoder, NodeSummary
 from agent.model.notes import bounded
 
 LATE = 60.0

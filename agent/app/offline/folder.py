@@ -15,11 +15,11 @@ from agent.app.statedir import node_allocatable as kept
 from agent.app.statedir import unplaced_pods as unplaced
 from agent.core.machines.identity import as_it_was as held_to
 from agent.core.machines.identity import differs
-from agent.engine.migrate import migrate
 from agent.errors import BadDocumentError, CheckpointUnwritableError, HostError, MalformedError, SettingsError
 from agent.host import cpu_files
 from agent.host.checkpoint import Checkpoint, Saved
 from agent.model.ledger import Ledger
+from agent.node.migrate import migrate
 
 BESIDE = (kept.FILE, unplaced.FILE, recovery_report.FILE, last_settings.FILE)
 """Names of the files beside the ledger."""

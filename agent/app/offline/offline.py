@@ -24,7 +24,6 @@ from agent.core.machines.identity import differs
 from agent.core.machines.in_force import within
 from agent.core.request.annotations import pod_settings
 from agent.engine.enforcer import Enforcer
-from agent.engine.recover import names_in
 from agent.errors import CheckpointCorruptError, CheckpointTooNewError, HostError, SettingsError
 from agent.host.cgroups import Cgroups
 from agent.host.cgroups.mounts import find_mounts
@@ -35,6 +34,7 @@ from agent.host.standin import OWN_FOLDER
 from agent.model.cgroup import Level, Observed
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
+from agent.node.recover import names_in
 
 OWN_KUBEPODS = f"/{OWN_FOLDER}/kubepods.slice"
 

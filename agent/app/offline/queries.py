@@ -19,15 +19,15 @@ from agent.core.cgroups.enforced import Unenforced, note
 from agent.core.explain.explainer import explain
 from agent.core.explain.standing import PodStanding
 from agent.core.explain.values import Explanation
-from agent.engine.deciding import checked_settings
-from agent.engine.device_tracker import DeviceTracker, reported_before
 from agent.errors import SettingsError
+from agent.forecast.workload import role_of
 from agent.host.checkpoint import Checkpoint
 from agent.host.manifests import ManifestFolder, read_folder
 from agent.host.workloads import STDIN, read_workloads
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
-from agent.model.workload import role_of
+from agent.node.deciding import checked_settings
+from agent.node.device_tracker import DeviceTracker, reported_before
 
 
 @dataclass(frozen=True, slots=True)

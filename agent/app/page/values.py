@@ -22,13 +22,13 @@ from agent.core.devices.nearness import noted, pairs_of
 from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.serialize import to_json
 from agent.core.machines.facts import to_facts
-from agent.engine.explaining import UNDECIDED, explained
-from agent.engine.state import State
-from agent.engine.tracked_pod import TrackedPod
-from agent.engine.wait_queue import waits
 from agent.host.cgroups.layout import place
 from agent.model.outcome import Refusal
 from agent.model.rules import Rules
+from agent.node.explaining import UNDECIDED, explained
+from agent.node.state import State
+from agent.node.tracked_pod import TrackedPod
+from agent.node.wait_queue import waits
 from agent.observe.drawing.holders import Holder, holders
 from agent.observe.drawing.look import style_of
 from agent.observe.drawing.words import headline

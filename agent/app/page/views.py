@@ -16,14 +16,14 @@ from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.remarks import remarks
 from agent.core.request.isolated import note
 from agent.core.request.mixed import parts_of
-from agent.engine.explaining import UNDECIDED
-from agent.engine.tracked_pod import TrackedPod
 from agent.host.processes import Allowed
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Ledger, PodRecord
 from agent.model.machine import Machine
 from agent.model.outcome import Refusal
 from agent.model.pod import Container, Pod
+from agent.node.explaining import UNDECIDED
+from agent.node.tracked_pod import TrackedPod
 
 Words = Mapping[tuple[str, str], Allowed]
 """(pod uid, container) -> what the kernel said of its process."""

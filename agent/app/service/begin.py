@@ -13,16 +13,16 @@ from agent.app.statedir import recovery_report
 from agent.app.statedir.loading import load, tell_answers
 from agent.app.statedir.metered_store import CountedStore
 from agent.core.machines.in_force import within
-from agent.engine.adopt import AnnotatedGrant
 from agent.engine.engine import Engine
 from agent.engine.ports import Steps
-from agent.engine.recover import Recovered, recover
-from agent.engine.tracked_pod import Exempt
 from agent.host.cgroups import Cgroups
 from agent.host.checkpoint import Checkpoint
 from agent.host.node_memory import NodeMemory
 from agent.model.cgroup import Level
 from agent.model.pod import Pod
+from agent.node.adopt import AnnotatedGrant
+from agent.node.recover import Recovered, recover
+from agent.node.tracked_pod import Exempt
 from agent.observe.metrics import Metrics
 
 

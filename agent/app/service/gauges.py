@@ -10,7 +10,6 @@ from agent.core.accounting.usage import NodeUse, usage
 from agent.core.admission.resize import pending
 from agent.core.cgroups.desired import holders
 from agent.core.request.mixed import parts_of
-from agent.engine import tracked_pod as knowing
 from agent.engine.engine import Engine
 from agent.host.cgroups import Cgroups
 from agent.host.node_memory import NodeMemory
@@ -19,6 +18,7 @@ from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.pod import Qos
 from agent.model.rules import OnMisalignment
+from agent.node import tracked_pod as knowing
 from agent.observe.metrics import Samples
 
 STATES = ("pinned", "shared", "refused", "exempt", "ended")

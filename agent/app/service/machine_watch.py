@@ -13,11 +13,11 @@ import threading
 import time
 from collections.abc import Callable
 
-from agent.engine.fault_isolation import Isolated, sentence
 from agent.errors import HostError
 from agent.host import proc, udev
 from agent.host.udev import MOST_EVENTS, Hotplug, Uevent
 from agent.model.machine import Machine
+from agent.node.fault_isolation import Isolated, sentence
 from agent.observe.logs import LOG
 
 QUIET = 0.1

@@ -30,11 +30,11 @@ from agent.app.statedir.node_allocatable import kept_by_pods
 from agent.app.statedir.unplaced_pods import UnplacedPods
 from agent.core.machines.changes import changes
 from agent.engine.engine import Engine
-from agent.engine.fault_isolation import Isolated, sentence
 from agent.errors import NumalignError
 from agent.host.cgroups import Cgroups
 from agent.host.cpu_files import CpuFiles
 from agent.host.node_memory import NodeMemory
+from agent.node.fault_isolation import Isolated, sentence
 from agent.observe.health import RECOVERY, Health, Server
 from agent.observe.logs import LOG
 from agent.observe.metrics import Metrics, MetricValues, Shown

@@ -1,7 +1,7 @@
 """`numalign simulate --cluster`: from a fleet that was read and what is asked of it to an answer. Nothing is written.
 
-The fleet comes from `agent.app.fleet`; the answer is `agent.engine.cluster_question`'s, the smallest change that lets
-all in `agent.engine.cluster_remedies`'.
+The fleet comes from `agent.app.fleet`. The answer is made by `agent.forecast.cluster_question`; the smallest change
+that lets all pods in is found by `agent.forecast.cluster_remedies`.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agent.app.fleet.figures import allocatable_of
 from agent.app.fleet.objects import POD
 from agent.app.fleet.reading import read_fleet
 from agent.app.fleet.source import Body, Progress, Source, Take, silent
-from agent.app.fleet.values import Fleet, Lack
 from agent.app.simulate.cluster_options import WhatIfOptions
-from agent.engine.cluster_question import ClusterAnswer, ClusterQuestion, answer
-from agent.engine.cluster_remedies import HelpfulChange, added, remedies
-from agent.engine.cluster_site import Change, ClusterSite, held_by
-from agent.engine.node_summary import Managers
 from agent.errors import BadInputError, BadPodError, MalformedError, SettingsError
+from agent.forecast.cluster_question import ClusterAnswer, ClusterQuestion, answer
+from agent.forecast.cluster_remedies import HelpfulChange, added, remedies
+from agent.forecast.cluster_site import Change, ClusterSite, held_by
+from agent.forecast.fleet.figures import allocatable_of
+from agent.forecast.fleet.values import Fleet, Lack
+from agent.forecast.node_summary import Managers
+from agent.forecast.placing import BindingFacts, facts_of
+from agent.forecast.workload import WorkloadItem, replicas, role_of, with_defaults
+from agent.forecast.workload_kinds import workload_from
 from agent.host.workloads import Workloads, read_workloads
 from agent.model.fields import Field, words_in
-from agent.model.placing import BindingFacts, facts_of
 from agent.model.rules import Ceilings
-from agent.model.workload import WorkloadItem, replicas, role_of, with_defaults
-from agent.model.workload_kinds import workload_from
 
 MOST_REPLICAS = 100_000
 NAMED = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.core.forecast.scheduling import Strategy
+from agent.forecast.scheduling import Strategy
 from agent.model.rules import Minor, Policy, Scope
 
 

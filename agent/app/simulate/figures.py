@@ -14,9 +14,9 @@ from typing import Any
 from agent.app.simulate.simulate import Outcome, Prepared
 from agent.core.accounting.fragmentation import largest_aligned
 from agent.core.accounting.usage import NodeUse, usage
-from agent.engine.dry_run import DryRun
-from agent.engine.simulated_nodes import SimulatedNode
-from agent.engine.simulation import RUNNING, Fate, PodState, Result
+from agent.forecast.dry_run import DryRun
+from agent.forecast.simulated_nodes import SimulatedNode
+from agent.forecast.simulation import RUNNING, Fate, PodState, Result
 from agent.model.idset import NodeSet
 from agent.model.quantity import units
 

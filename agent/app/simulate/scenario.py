@@ -12,8 +12,8 @@ from collections.abc import Collection
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from agent.engine.simulation import Add, End, Event, Pass
 from agent.errors import BadDocumentError, MalformedError
+from agent.forecast.simulation import Add, End, Event, Pass
 from agent.host import bounded
 from agent.host.documents import load_all
 from agent.host.workloads import read_workloads

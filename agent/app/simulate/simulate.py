@@ -1,6 +1,6 @@
 """`numalign simulate`: from what was asked to results, one per variant of the settings. Nothing is written anywhere.
 
-Reads machines, settings, pods and the scenario; the run itself is `agent.engine.simulation`, the figures are
+Reads machines, settings, pods and the scenario; the run itself is `agent.forecast.simulation`, the figures are
 `agent.app.simulate.figures`.
 """
 
@@ -19,10 +19,11 @@ from agent.app.simulate.claims import claims_of
 from agent.app.simulate.scenario import read_scenario
 from agent.app.statedir.node_allocatable import NodeAllocatable
 from agent.core.explain.remarks import Remark, beyond, remarks, said_once
-from agent.core.forecast.gains import gains, sentences
-from agent.core.forecast.scheduling import Strategy
-from agent.engine.simulation import Add, Event, Result, Simulation, Site
 from agent.errors import BadInputError, HostError, MalformedError, SettingsError
+from agent.forecast.gains import gains, sentences
+from agent.forecast.scheduling import Strategy
+from agent.forecast.simulation import Add, Event, Result, Simulation, Site
+from agent.forecast.workload import WorkloadItem, unbound
 from agent.host.machines import SYNTHETIC, open_machine, plain_name
 from agent.host.settings_file import read_settings
 from agent.host.workloads import read_workloads
@@ -30,7 +31,6 @@ from agent.model.claims import Claims
 from agent.model.exclusive import NOBODY
 from agent.model.machine import Machine
 from agent.model.rules import Minor, OnMisalignment, Policy, Scope
-from agent.model.workload import WorkloadItem, unbound
 from agent.settings import Settings, parse
 from agent.settings.kinds import Answers
 

@@ -21,12 +21,12 @@ from agent.app.standalone.runtime import PlayedRuntime
 from agent.app.standalone.served_folder import ServedFolder
 from agent.app.trees import ServedTree
 from agent.core.admission.waiting import never
-from agent.engine.deciding import checked_settings
 from agent.engine.engine import Engine
-from agent.engine.recover import Recovered
 from agent.host.checkpoint import Checkpoint
 from agent.host.manifests import ManifestFolder
 from agent.model.pod import Pod
+from agent.node.deciding import checked_settings
+from agent.node.recover import Recovered
 from agent.observe.logs import LOG
 from agent.observe.metrics import Metrics, MetricValues
 from agent.operation import operation

@@ -1,7 +1,7 @@
 """The saved ledger at start, or why it is not used: damaged, of a newer version, of another machine (decision 13).
 
 Used by the `build` of cluster and standalone. What is not used is put aside with its name kept, and the
-grants are rebuilt from the cgroups (`agent.engine.recover`).
+grants are rebuilt from the cgroups (`agent.node.recover`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from agent.core.admission.node import Node
 from agent.core.cgroups.cuts import Cuts, saved_in
-from agent.engine.recover import ANSWERS, LISTED, names_in, of_another_machine
 from agent.errors import (
     CheckpointCorruptError,
     CheckpointForeignError,
@@ -22,6 +21,7 @@ from agent.host.checkpoint import Checkpoint
 from agent.model.cgroup import Observed
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
+from agent.node.recover import ANSWERS, LISTED, names_in, of_another_machine
 from agent.observe.logs import LOG
 
 _WORD = 40

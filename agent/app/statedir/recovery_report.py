@@ -1,7 +1,7 @@
 """What a start made of checkpoint, cgroups and pods: told in the log, kept beside the ledger for `numalign state`.
 
 Written by `agent.app.service.begin` after every recovery
-(`agent.engine.recover` has the rules). It is a report and no source: where the file is lost or unreadable, nothing
+(`agent.node.recover` has the rules). It is a report and no source: where the file is lost or unreadable, nothing
 depends on it.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent.app.statedir import json_file as small_files
-from agent.engine.recover import Recovered
+from agent.node.recover import Recovered
 from agent.observe.logs import LOG
 
 FILE = "recovery.json"

@@ -18,13 +18,13 @@ from pathlib import Path
 from agent.app.statedir import json_file as small_files
 from agent.core.explain.standing import PodStanding
 from agent.core.request.annotations import PodSettings
-from agent.engine.state import State
-from agent.engine.tracked_pod import TrackedPod
 from agent.errors import MalformedError
 from agent.model.fields import Field
 from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Pod
 from agent.model.podjson import pod_from_json, pod_to_json
+from agent.node.state import State
+from agent.node.tracked_pod import TrackedPod
 from agent.observe.logs import LOG
 
 FILE = "outside.json"

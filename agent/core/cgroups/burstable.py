@@ -4,7 +4,7 @@ A Guaranteed pod lies beside the slices; a Burstable pod with CPUs of its own (n
 While the agent runs, every other pod of the slice has the pool by name. One that starts while it is away has what the
 slice has: the pool, and these grants. The next start finds and tells it. Pure.
 
-Used by `agent.engine.recover`, `agent.engine.unlisted` and the runtime's side (`agent.host.nri.decisions`).
+Used by `agent.node.recover`, `agent.node.unlisted` and the runtime's side (`agent.host.nri.decisions`).
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def _of_pod(ledger: Ledger, uid: str, containers: list[Cgroup], found: Found, *,
     record = ledger.pods.get(uid)
     inits = {each.name for each in record.pod.containers if each.kind is ContainerKind.INIT} if record else set()
     spots = {each.container_id: found.get(each.container_id, ("", "")) for each in containers}
-    for number in spots.keys() & grants.keys():  # of a pod that nobody knows (`agent.engine.unlisted`)
+    for number in spots.keys() & grants.keys():  # of a pod that nobody knows (`agent.node.unlisted`)
         found[number] = spots[number] = (uid, number)
     standing = {each.container_id for each in containers if each.populated}
     claimed = {name for number, (owner, name) in spots.items() if owner == uid and number in standing}

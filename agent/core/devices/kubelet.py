@@ -10,7 +10,7 @@ The provider of these hints is `agent.core.devices.provider`: devices come first
 gave is saved, survives a restart while the kubelet is away, and stands in the pod's annotation like any other grant.
 
 Here is what surrounds that: which devices are still to be told, whether CPUs lie elsewhere than a device that became
-known late, and sentences. Called by `agent.engine.device_tracker` and `agent.host.podresources.lookup`. Pure.
+known late, and sentences. Called by `agent.node.device_tracker` and `agent.host.podresources.lookup`. Pure.
 """
 
 from __future__ import annotations

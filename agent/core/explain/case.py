@@ -1,7 +1,7 @@
 """Case: one admission that can be tried, and tried again with one thing changed.
 
 The ladder of wishes (annotation, namespace, node) is the caller's: a case carries what is in force for the pod, as
-`agent.engine.deciding` hands it to `Node.admit`. Used by `agent.core.explain` and `agent.core.forecast.whatif`.
+`agent.node.deciding` hands it to `Node.admit`. Used by `agent.core.explain` and `agent.forecast.whatif`.
 """
 
 from __future__ import annotations

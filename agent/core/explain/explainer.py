@@ -275,7 +275,7 @@ class _Explainer:
 
 
 def refusal_in(record: PodRecord) -> Refusal | None:
-    """The refusal that a record of a pod on the shared pool tells of (`agent.engine.tracked_pod.on_shared_pool`)."""
+    """The refusal that a record of a pod on the shared pool tells of (`agent.node.tracked_pod.on_shared_pool`)."""
     why = record.why.get("", "")
     word, colon, message = why.partition(": ")
     return Refusal(Reason(word), message) if colon and word in set(Reason) else None

@@ -37,13 +37,13 @@ from dataclasses import dataclass, field
 from asyncinotify import Event, Inotify, Mask
 
 from agent.core.cgroups.desired import RUNTIME_INNER
-from agent.engine.fault_isolation import Isolated, sentence
-from agent.engine.retries import Pace
 from agent.errors import HostError
 from agent.host.cgroups import layout, reading
 from agent.host.cgroups.mounts import Mounts
 from agent.host.cgroups.scanning import MOST_INNER, find_kubepods
 from agent.model.cgroup import Level
+from agent.node.fault_isolation import Isolated, sentence
+from agent.node.retries import Pace
 
 _MASK = (
     Mask.CREATE | Mask.DELETE | Mask.DELETE_SELF | Mask.MODIFY | Mask.ONLYDIR | Mask.DONT_FOLLOW | Mask.EXCL_UNLINK

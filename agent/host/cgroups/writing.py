@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
-from agent.engine.fault_isolation import Isolated, sentence
 from agent.errors import NumalignError, SysfsMalformedError
 from agent.host.cgroups import reading
 from agent.host.cgroups.kernel import Kernel
 from agent.host.cgroups.mounts import Mounts
 from agent.model.cgroup import FORBIDDEN, HANGS, VANISHED, Write, Written
 from agent.model.idset import IdSet
+from agent.node.fault_isolation import Isolated, sentence
 
 _EFFECTIVE = {
     (1, "cpuset.cpus"): "cpuset.effective_cpus",

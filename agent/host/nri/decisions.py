@@ -22,13 +22,13 @@ from agent.core.cgroups.desired import DesiredSets, holders, own_of, pool_of, sh
 from agent.core.cgroups.release import lifted
 from agent.core.devices.kubelet import is_extended
 from agent.core.request.mixed import assigned
-from agent.engine.fault_isolation import Isolated
-from agent.engine.state import State
 from agent.host.cpu_files import CpuFiles
 from agent.host.device_nodes import DeviceNode, Usable, variable
 from agent.model.idset import CpuSet
 from agent.model.pod import Pod, Qos
 from agent.model.rules import OnMisalignment
+from agent.node.fault_isolation import Isolated
+from agent.node.state import State
 
 _log = logging.getLogger(__name__)
 

@@ -17,12 +17,12 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from agent.core.cgroups.desired import DesiredSets
-from agent.engine.fault_isolation import Isolated
 from agent.errors import SandboxRefused
 from agent.host.device_nodes import DeviceNode
 from agent.host.nri.runtimes import hangs_at_registration, keeps_refused_sandboxes
 from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
 from agent.model.idset import CpuSet, NodeSet
+from agent.node.fault_isolation import Isolated
 
 _log = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from agent.engine.fault_isolation import Isolated, sentence
 from agent.host.nri.session import Count, Identity, Session
 from agent.host.nri.values import NriHandler
+from agent.node.fault_isolation import Isolated, sentence
 
 DEFAULT_SOCKET = "/var/run/nri/nri.sock"
 REST = 15.0

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 from google.protobuf.message import Message
 
-from agent.engine.fault_isolation import sentence
 from agent.errors import RuntimeLinkError, SandboxRefused
 from agent.host.nri import mux, nri_pb2, translate, ttrpc
 from agent.host.nri.runtimes import reads_policies
 from agent.host.nri.values import NO_ADJUSTMENT, NriHandler, RuntimeContainer, Sandbox
 from agent.model.rules import NriFailurePolicy
+from agent.node.fault_isolation import sentence
 from agent.operation import operation
 
 SERVICE_PLUGIN = "nri.pkg.api.v1alpha1.Plugin"

@@ -25,14 +25,14 @@ from typing import Protocol
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.devices.kubelet import Given, Offered, awaited
 from agent.core.request.annotations import PodSettings
-from agent.engine.fault_isolation import Isolated, sentence
-from agent.engine.state import State
 from agent.errors import RuntimeLinkError
 from agent.host.podresources.client import DevicesByContainer, HeldDevice
 from agent.model.cgroup import Written
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
+from agent.node.fault_isolation import Isolated, sentence
+from agent.node.state import State
 
 _log = logging.getLogger(__name__)
 

@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
-from agent.engine.fault_isolation import MOST, sentence
 from agent.errors import KubeError
 from agent.kube.client import KubeClient
 from agent.kube.pod_report import NOT_ENFORCED, PodReport, is_refusal
@@ -36,6 +35,7 @@ from agent.kube.publishing.notices import Notice, Notices, Regarding
 from agent.kube.publishing.overwritten import Overwritten
 from agent.kube.publishing.pod_requests import CONFLICT, INVALID, NOT_FOUND, PodRequests
 from agent.model.fields import plain, shortened
+from agent.node.fault_isolation import MOST, sentence
 
 FIRST_DELAY, LONGEST_DELAY, LONGEST_REFUSED = 0.5, 60.0, 600.0
 BETWEEN = 1.0

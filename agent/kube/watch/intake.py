@@ -25,13 +25,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from agent.engine.adopt import AnnotatedGrant
-from agent.engine.fault_isolation import Isolated, one_by_one, sentence
 from agent.errors import KubeError
 from agent.kube.objects.mirrors import Mirrors
 from agent.kube.objects.pod_objects import Raw, SeenPod, identity, marks, seen, uid_of
 from agent.kube.pod_report import annotated_grant
 from agent.model.pod import Pod
+from agent.node.adopt import AnnotatedGrant
+from agent.node.fault_isolation import Isolated, one_by_one, sentence
 from agent.operation import operation
 
 _log = logging.getLogger(__name__)

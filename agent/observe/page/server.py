@@ -24,9 +24,9 @@ from collections.abc import Collection
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from agent.engine.fault_isolation import sentence
 from agent.errors import HostError
 from agent.model.fields import plain
+from agent.node.fault_isolation import sentence
 from agent.observe.listener import HttpHandler, HttpListener
 from agent.observe.page import host
 from agent.observe.page.current import Current, PageSource

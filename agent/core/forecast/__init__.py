@@ -1,1 +1,0 @@
-"""What would be: another policy, pods packed anew, and the node that the scheduler would choose."""

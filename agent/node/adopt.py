@@ -1,0 +1,323 @@
+"""Grants of pods that no checkpoint knows, read from their cgroups and from what an earlier agent told them.
+
+    CPUs, memory   the sets that the containers run on. A set is plausible for a container that is entitled to
+                   exclusive CPUs if it has exactly as many CPUs as that, all online, none reserved, and none that
+                   another pod holds; the shared pool is not, though it may have as many. A set of another size is,
+                   one with CPUs that are reserved since (a CPU that goes offline moves a reservation by number), or
+                   that of a container that is not entitled any more, if it stands alone: no CPU of it is in the
+                   pool or in a set of another pod's container. Then a resize could not be followed, or settings or
+                   annotations changed: it is adopted as it is, and what differs is a resize that waits. Of a mixed
+                   container (numalign.io/mixed) without its shared part: the reserved CPUs, or the pool.
+    confinement    the nodes whose CPUs the pod's cgroup has.
+    devices        are in no cgroup: the pod's condition, which only we write (its annotations anybody may), says
+                   which, whatever it asks for by now. It is believed where nobody else's condition or grant has one
+                   of them.
+
+Where nobody can say which devices a running pod holds, its record says so (UNTOLD), and nothing of these resources
+is handed out until it ends (`agent.core.devices.provider`): the next pod would get a disk that is in use.
+
+Used by `agent.node.recover`. Nothing is placed anew here, and nothing running is moved.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from agent.core.admission.alignment import AlignmentCheck
+from agent.core.admission.node import Node
+from agent.core.admission.resize import PREFIX as RESIZE
+from agent.core.cgroups.burstable import common
+from agent.core.devices.books import UNTOLD, in_use
+from agent.core.memory.books import Draft
+from agent.core.request import mixed
+from agent.core.request.amounts import exclusive_count
+from agent.core.request.annotations import PodSettings, pod_settings
+from agent.core.request.exclusive import is_fixed, memory_takes_part
+from agent.model.cgroup import Cgroup, Level, Observed
+from agent.model.hint import Hint
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.ledger import Block, Ledger, PodRecord
+from agent.model.pod import Container, ContainerKind, Pod
+from agent.model.quantity import units
+from agent.model.rules import Compatibility, MemoryTier, Policy, Scope
+from agent.node.fault_isolation import Isolated
+
+LOST = "the saved ledger was lost"
+Devices = Mapping[str, Mapping[str, tuple[str, ...]]]
+"""Container -> resource -> ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedGrant:
+    """What a pod carries of an earlier agent. Input: an annotation can be written by others.
+
+    Attributes:
+        policy, scope, asked: what was in force, and what its annotation asked for; any text.
+        devices: what its containers hold, by its condition.
+        refused: it was refused, so that it holds nothing.
+    """
+
+    policy: str = ""
+    scope: str = ""
+    asked: str = ""
+    devices: Devices = field(default_factory=dict)
+    refused: bool = False
+
+
+class Adopter:
+    """Reads grants, pod by pod, oldest first.
+
+    Args:
+        node: the managers.
+        base: the grants that are known.
+        pods: who runs and is not among them.
+        words: their words.
+        observed: the cgroups of all pods.
+    """
+
+    def __init__(
+        self, node: Node, base: Ledger, pods: Mapping[str, Pod], words: Mapping[str, AnnotatedGrant],
+        observed: Observed,
+    ) -> None:  # fmt: skip
+        self._pool, self._parts = common(observed), dict[str, dict[str, CpuSet]]()
+        self._memory = Draft(base.memory.nodes, exact=node.rules.compatibility is Compatibility.FIXED)
+        self._observed, self._unlike = observed, dict[str, dict[str, str]]()
+        self._node = node
+        self.ledger = base
+        self._words = words
+        self._pods = tuple(pods)
+        self._judge = AlignmentCheck(node.seen, node.inventory, compatibility=node.rules.compatibility)
+        self._taken = node.reserved | CpuSet.union(
+            [*(cpus for each in base.cpus.assigned.values() for cpus in each.values()), *base.cpus.pools.values()]
+        )
+        self._device_requests: dict[str, dict[str, dict[str, int]]] = {}
+        for uid, pod in pods.items():
+            with Isolated(lambda _error: None):  # left to admission, which tells of it
+                if requests := node.devices_requested(pod):
+                    self._device_requests[uid] = requests
+        self._devices = self._believed()
+        self._confined: dict[str, tuple[NodeSet, bool]] = {}
+        self.untold: dict[str, str] = {}
+        """Pods that hold nobody knows which devices: uid -> what is said of it, without the pod's name."""
+
+    def adopt(self, pod: Pod, cgroups: Mapping[str, Cgroup], whole: Cgroup | None) -> bool:
+        """Take a pod's sets and devices as its grant; False where none of its containers has a plausible set.
+
+        Args:
+            pod: it.
+            cgroups: of its containers, by name.
+            whole: of the pod.
+        """
+        refused = self._words.get(pod.uid, AnnotatedGrant()).refused
+        found = self._cpus(pod, cgroups)
+        devices = self._devices.get(pod.uid, {})
+        nodes_kept = self._kept_on(pod, found, whole)
+        untold = pod.uid in self._device_requests and not devices and not refused
+        if not (found or devices or nodes_kept or untold):
+            return False
+        nodes = {name: self._node.seen.nodes_of(cpus) for name, cpus in found.items()}
+        blocks = self._blocks(pod, cgroups) if self._node.rules.memory.static else {}
+        for name, each in blocks.items():
+            nodes[name] = NodeSet.union([nodes.get(name, NodeSet()), *(block.nodes for block in each)])
+        for container in pod.containers if nodes_kept else ():
+            nodes[container.name] = NodeSet.union([nodes.get(container.name, NodeSet()), nodes_kept or NodeSet()])
+        bound = nodes_kept is not None and self._bound(pod, cgroups, nodes_kept)
+        record = replace(self._record(pod, nodes), bind_memory=bool(blocks) or bound)
+        base = self.ledger
+        cpus, memory, held = base.cpus, base.memory, base.devices
+        if found:
+            parts = self._parts.get(pod.uid)
+            mixed_sets = {**cpus.mixed, pod.uid: parts} if parts else cpus.mixed
+            cpus = replace(cpus, assigned={**cpus.assigned, pod.uid: found}, mixed=mixed_sets)
+        if blocks:
+            memory = replace(memory, blocks={**memory.blocks, pod.uid: blocks})
+        if devices:
+            held = replace(held, held={**held.held, pod.uid: devices})
+        ledger = replace(base, cpus=cpus, memory=memory, devices=held)
+        if untold:
+            self.untold[pod.uid] = self._no_word(pod.uid)
+        self.ledger = self._judged(ledger, record)
+        self._taken |= CpuSet.union(found.values())
+        if nodes_kept is not None:
+            self._confined[pod.uid] = nodes_kept, bound
+        return True
+
+    def confine(self) -> None:
+        """Account the confinements, once it is known which CPUs are shared; what does not fit is left out."""
+        cpus = self.ledger.cpus
+        self.ledger = replace(
+            self.ledger, cpus=replace(cpus, shared=cpus.shared - (self._taken - self._node.reserved))
+        )
+        for uid, (nodes, bound) in self._confined.items():
+            with Isolated(lambda _error: None):
+                record = self.ledger.pods[uid]
+                ledger = self._node.confiner.adopt(self.ledger, record.pod, nodes, bound=bound)
+                self.ledger = self._judged(ledger, record)
+
+    # ---- what pods say
+
+    def _believed(self) -> dict[str, Devices]:
+        """The devices of each pod whose word is good."""
+        claims = {uid: self._claim(uid) for uid in self._pods}
+        counted = Counter(
+            (resource, number)
+            for claim in claims.values()
+            for resource, number in {
+                (resource, number) for by in claim.values() for resource, ids in by.items() for number in ids
+            }
+        )
+        return {
+            uid: claim
+            for uid, claim in claims.items()
+            if claim
+            and all(
+                counted[resource, number] == 1 and number not in in_use(self.ledger.devices, resource)
+                for by in claim.values()
+                for resource, ids in by.items()
+                for number in ids
+            )
+        }
+
+    def _claim(self, uid: str) -> Devices:
+        """What a pod holds by its condition, of what is here and ours to hand out, whatever it asks for by now."""
+        inventory = self._node.inventory
+        own = {
+            resource: {each.id for each in devices}
+            for resource, devices in inventory.resources.items()
+            if resource not in inventory.reported
+        }
+        found: dict[str, dict[str, tuple[str, ...]]] = {}
+        for name, by in self._words.get(uid, AnnotatedGrant()).devices.items():
+            held = {resource: tuple(sorted(own.get(resource, set()) & set(ids))) for resource, ids in by.items()}
+            if kept := {resource: ids for resource, ids in held.items() if ids}:
+                found[name] = kept
+        return found
+
+    def _no_word(self, uid: str) -> str:
+        asked = sorted({resource for by in self._device_requests[uid].values() for resource in by})
+        return (
+            f"{UNTOLD}: nothing of {', '.join(asked)} is handed out while it runs; "
+            "the saved ledger was lost, and no word of numalign on the pod says it"
+        )
+
+    def _judged(self, ledger: Ledger, record: PodRecord) -> Ledger:
+        """The ledger with a pod that has in it what it is to have, and with what there is to say of that."""
+        record, text = self._judge.judged(ledger, record), self.untold.get(record.pod.uid)
+        if text is not None:
+            record = replace(record, aligned=dict.fromkeys(record.aligned, False), why={**record.why, "": text})
+        unlike = self._unlike.get(record.pod.uid, {})
+        aligned = {name: good and name not in unlike for name, good in record.aligned.items()}
+        record = replace(record, aligned=aligned, why={**record.why, **unlike})
+        return replace(ledger, pods={**ledger.pods, record.pod.uid: record})
+
+    def _record(self, pod: Pod, nodes: Mapping[str, NodeSet]) -> PodRecord:
+        topology, word = self._node.rules.topology, self._words.get(pod.uid, AnnotatedGrant())
+        settings: PodSettings = pod_settings(pod, self._node.rules.cpu.options, topology.policy)
+        policy = word.policy if word.policy in set(Policy) else settings.policy or topology.policy
+        return PodRecord(
+            pod=pod, policy=policy,
+            scope=word.scope if word.scope in set(Scope) else settings.scope or topology.scope,
+            asked=word.asked if word.asked in set(Policy) else settings.policy or "",
+            affinity={name: Hint(each, preferred=len(each) == 1) for name, each in sorted(nodes.items())},
+            adopted=True,
+        )  # fmt: skip
+
+    # ---- what the cgroups say
+
+    def _cpus(self, pod: Pod, cgroups: Mapping[str, Cgroup]) -> dict[str, CpuSet]:
+        """Find each container's exclusive CPUs where its set is plausible, and note what differs from its request."""
+        found: dict[str, CpuSet] = {}
+        unlike: dict[str, str] = {}
+        beside = CpuSet()
+        for container in pod.containers:
+            name, entitled = container.name, exclusive_count(pod, container, self._node.rules)
+            count = entitled or (units(container.requests["cpu"]) if is_fixed(container) else 0)
+            if not count or (container.kind is ContainerKind.INIT and name not in cgroups):
+                continue
+            cgroup = cgroups.get(name)
+            online = self._node.machine.online  # a set keeps the CPUs of it that went offline
+            cpus, part = self._apart(pod, container, cgroup.cpus & online if cgroup else CpuSet(), count)
+            alone = self._stands_alone(pod.uid, cpus)
+            free = online - (self._taken - self._node.reserved if alone else self._taken) - beside
+            plausible = (len(cpus) == count and entitled) or alone
+            if not cpus or not cpus.issubset(free) or cpus == self._pool or not plausible:
+                if entitled:
+                    unlike[name] = f"from 0 to {count} CPUs: {LOST}; it stays on the shared pool"
+                continue
+            if len(cpus) != count:
+                unlike[name] = f"from {len(cpus)} to {count} CPUs: {LOST}; it keeps CPUs {cpus}"
+            found[name] = cpus
+            if part is not None:
+                self._parts.setdefault(pod.uid, {})[name] = part
+            if container.kind is not ContainerKind.INIT:
+                beside |= cpus
+        if found:
+            self._unlike[pod.uid] = {name: f"{RESIZE} {text}" for name, text in unlike.items()}
+        return found
+
+    def _stands_alone(self, uid: str, cpus: CpuSet) -> bool:
+        """Say whether no CPU of a set is in the pool, or in a set of another pod's container."""
+        elsewhere = (
+            each.cpus for each in self._observed.cgroups if each.level is Level.CONTAINER and each.pod_uid != uid
+        )
+        return bool(self._pool) and cpus.isdisjoint(self._pool) and all(cpus.isdisjoint(each) for each in elsewhere)
+
+    def _apart(self, pod: Pod, container: Container, cpus: CpuSet, count: int) -> tuple[CpuSet, CpuSet | None]:
+        """A container's own CPUs and the shared ones beside them, as the books have them; None for no mixed set."""
+        if not mixed.takes_part(pod, container, self._node.rules):
+            return cpus, None
+        reserved = cpus & self._node.reserved
+        ways = ((reserved, reserved), (cpus & (self._pool | reserved), CpuSet()))
+        exact = ((part, kept) for part, kept in ways if part and len(cpus - part) == count)
+        # of another size: its own are those that are neither reserved nor in the pool
+        part, kept = next(exact, ways[0] if (cpus - reserved).isdisjoint(self._pool) else ways[1])
+        return (cpus - part, kept) if part else (cpus, None)
+
+    def _blocks(self, pod: Pod, cgroups: Mapping[str, Cgroup]) -> dict[str, tuple[Block, ...]]:
+        """Memory as the containers are bound now; what a container asks for says how much."""
+        found: dict[str, tuple[Block, ...]] = {}
+        for container in pod.containers:
+            cgroup = cgroups.get(container.name)
+            if not memory_takes_part(pod, container, self._node.rules):
+                continue
+            everywhere = self._node.machine.node_set
+            if cgroup is None or (len(everywhere) > 1 and cgroup.mems in (NodeSet(), everywhere)):
+                continue  # not bound; where there is only one node, nobody can tell, nor needs to
+            found[container.name] = tuple(
+                self._fitting(
+                    pod.uid, container.name, Block(name, units(milli), self._granted(cgroup.mems) or everywhere)
+                )
+                for name, milli in sorted(container.requests.items())
+                if name == "memory" or name.startswith("hugepages-")
+            )
+        return found
+
+    def _fitting(self, uid: str, name: str, block: Block) -> Block:
+        """Cut a block to what its nodes have: a container that asks for more since then has less."""
+        room = {book.id: max(0, book.free(block.resource)) for book in self._memory.nodes}
+        most = sum(room.get(number, 0) for number in block.nodes)
+        if most < block.size and block.nodes.issubset(NodeSet.from_ids(room)):
+            what = f"NUMA nodes {block.nodes} have no {block.size - most} bytes of {block.resource} more"
+            said = self._unlike.setdefault(uid, {})
+            said[name] = f"{said[name]}; {what}" if name in said else f"{RESIZE}: {what}; it keeps what it has"
+            block = replace(block, size=most)
+        return self._memory.enter(block) or block
+
+    def _granted(self, mems: NodeSet) -> NodeSet:
+        """The nodes that memory was granted on, without the one beside movable memory (`tiers.with_ordinary`)."""
+        far = NodeSet.from_ids(each.id for each in self._node.machine.nodes if each.movable) & mems
+        return far if far and self._node.rules.memory.tier is MemoryTier.FAR else mems
+
+    def _kept_on(self, pod: Pod, found: Mapping[str, CpuSet], whole: Cgroup | None) -> NodeSet | None:
+        """The nodes that a pod which asks for it is confined to now; None where it is not."""
+        if whole is None or not whole.cpus or not self._node.confiner.milli(pod):
+            return None
+        nodes = self._node.machine.nodes_of(whole.cpus - CpuSet.union(found.values()))
+        return nodes if nodes and nodes != self._node.machine.node_set else None
+
+    def _bound(self, pod: Pod, cgroups: Mapping[str, Cgroup], nodes: NodeSet) -> bool:
+        """Whether the memory of a confined pod, which asks for that, is bound to its nodes."""
+        here = [cgroups[each.name] for each in pod.containers if each.name in cgroups]
+        return bool(self._node.confiner.limit(pod)) and bool(here) and all(each.mems == nodes for each in here)

@@ -1,0 +1,49 @@
+"""A pod that the engine knows, explained: `agent.core.explain` with what the engine remembers beside the ledger.
+
+For the node page and whoever else holds a State; it needs no lock, and nothing is decided or written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agent.core.cgroups.enforced import note
+from agent.core.explain.explainer import explain
+from agent.core.explain.standing import PodStanding
+from agent.core.explain.values import Explanation
+from agent.core.request.exclusive import EXCLUSIVE
+from agent.core.request.late import PLACING, late
+from agent.core.request.mixed import MIXED
+from agent.model.pod import Pod
+from agent.node.state import State
+
+UNDECIDED = (
+    "its spec names this node, no scheduler bound it, and the kubelet has not accepted it yet: it holds nothing, and "
+    "is decided on as soon as the kubelet has"
+)
+
+
+def explained(state: State, uid: str, *, search: bool = True) -> Explanation | None:
+    """The explanation of a pod; None for one that nobody knows.
+
+    Args:
+        state: what counts.
+        uid: the pod.
+        search: look for remedies, too; that tries many admissions.
+    """
+    known, record = state.pods.get(uid), state.shown.pods.get(uid)
+    if known is None:
+        return explain(state.node, state.shown, record.pod, search=search) if record else None
+    standing = PodStanding(refusal=known.refusal, exempt=known.exempt, given=state.given.get(uid, {}))
+    found = explain(state.node, state.shown, known.pod, settings=known.settings, standing=standing, search=search)
+    said = [note(state.unenforced.get(uid, {})), _late(known.pod, record.pod) if record else ""]
+    said.append(state.node.barred() if known.refusal else "")
+    said += [str(each) for each in late(known.pod.annotations, record, PLACING)] if record else []
+    said += [] if known.decided else [UNDECIDED]
+    return replace(found, notes=(*filter(None, said), *found.notes)) if any(said) else found
+
+
+def _late(now: Pod, admitted: Pod) -> str:
+    """What a pod's annotations say of its containers' CPUs since it was admitted: nobody who runs is moved for it."""
+    names = [each for each in (EXCLUSIVE, MIXED) if now.annotations.get(each) != admitted.annotations.get(each)]
+    return f"{' and '.join(names)} changed after its admission, which counts for a new pod" if names else ""

@@ -1,0 +1,108 @@
+"""Pods that hold room and are about to leave it: ended, being deleted, or not accepted by the kubelet yet. Pure.
+
+A pod that is refused only because of one of them is told which, and is decided again within moments
+(`agent.node.second_look`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from agent.core.admission.waiting import BEHIND, FINAL, OPEN
+from agent.core.devices.kubelet import handed_over
+from agent.model.outcome import HOLDER, Admitted
+from agent.model.pod import Stage
+from agent.model.rules import OnMisalignment
+from agent.node.state import State
+from agent.node.tracked_pod import TrackedPod
+from agent.node.wait_queue import waits
+
+LEAVES_WITHIN = 10.0
+"""Seconds for which a refused pod that is to be ended is left alone while such a pod holds its room."""
+MOST_TRIED, MOST_NAMED = 8, 3
+"""Of the pods that are about to leave, so many are looked at, ended ones first; and so many named in a sentence."""
+WORDS = {
+    Stage.BOUND: "is bound to this node, and the kubelet has said nothing of it yet",
+    Stage.LEAVING: "is being deleted, and has not ended yet",
+}
+
+
+def leavers(state: State, but: str, running: Collection[str]) -> list[TrackedPod]:
+    """The pods that hold something and are about to leave it, without one pod: ended ones first, in order of age."""
+    ledger = state.ledger
+    books = (ledger.cpus.assigned, ledger.cpus.pools, ledger.memory.blocks, ledger.devices.held)
+    found = [
+        known
+        for uid, known in state.pods.items()
+        if uid != but
+        and any(uid in book for book in books)
+        and (
+            known.ended or known.pod.stage is Stage.LEAVING or (known.pod.stage is Stage.BOUND and uid not in running)
+        )
+    ]
+    return sorted(found, key=lambda known: (not known.ended, known.pod.created, known.pod.uid))
+
+
+def held_up(state: State, known: TrackedPod, now: float, running: Collection[str]) -> TrackedPod:
+    """A refused pod with the pod that holds its room, where that one is about to leave; else the pod as it is.
+
+    Args:
+        state: as the refused admission saw it; the pod itself holds nothing in it.
+        known: the pod.
+        now: on the clock of TrackedPod.since.
+        running: uids of the pods of which a container exists.
+    """
+    refusal = known.refusal
+    if refusal is None or known.unsaved or known.ran or FINAL in refusal.facts or BEHIND in refusal.message:
+        return known
+    near = leavers(state, known.pod.uid, running)[:MOST_TRIED]
+    if not near or _fits(state, known, ()) or not _fits(state, known, near):
+        return known  # by the books there is room: the nodes' real memory was in the way (safety.md S7)
+    alone = (each for each in near if _fits(state, known, (each,)))
+    found = [one] if (one := next(alone, None)) else near
+    more = f"; and {len(found) - MOST_NAMED} more pods" if len(found) > MOST_NAMED else ""
+    text = "; ".join(_sentence(state, each) for each in found[:MOST_NAMED]) + more
+    since = known.since or now
+    young = now - since < LEAVES_WITHIN and not waits(known, state.node.rules)
+    facts = {**refusal.facts, HOLDER: text, **({OPEN: True} if young else {})}
+    found_so = replace(known, refusal=replace(refusal, facts=facts), since=since)
+    return found_so if young or is_followed(state, known, running) else last_word(state, found_so)
+
+
+def is_followed(state: State, known: TrackedPod, running: Collection[str]) -> bool:
+    """Whether a refused pod is decided again: it waits, or will share the pool and no container of it exists."""
+    rules = state.node.rules
+    wish = known.settings.on_misalignment or rules.on_misalignment
+    return waits(known, rules) or (wish is OnMisalignment.RUN and known.pod.uid not in running)
+
+
+def is_open(known: TrackedPod) -> bool:
+    """Whether a refusal may be none within moments, so that nothing is done to its pod yet."""
+    return known.refusal is not None and OPEN in known.refusal.facts and not known.ended
+
+
+def last_word(state: State, known: TrackedPod) -> TrackedPod:
+    """The refused pod with a refusal that is not open; unless it waits it is the last word, as of this decision."""
+    if known.refusal is None:
+        return known
+    facts = {name: fact for name, fact in known.refusal.facts.items() if name != OPEN}
+    refusal = replace(known.refusal, facts=facts)
+    return replace(known, refusal=refusal if waits(known, state.node.rules) else refusal.as_of())
+
+
+def _fits(state: State, known: TrackedPod, gone: Sequence[TrackedPod]) -> bool:
+    """Whether the pod would be admitted without these."""
+    node, ledger, pod = state.node, state.ledger, known.pod
+    for each in gone:
+        ledger = node.release(ledger, each.pod.uid)
+    given = state.given.get(pod.uid)
+    ledger = handed_over(ledger, pod, given) if given else ledger
+    return isinstance(node.admit(ledger, pod, known.settings), Admitted)
+
+
+def _sentence(state: State, known: TrackedPod) -> str:
+    what = "has ended, its cgroup is still there" if known.ended else WORDS[known.pod.stage]
+    if known.ended and (state.broken or not state.listed):
+        what = "has ended, and what it held is not free yet"
+    return f"{known.pod.key} {what}"

@@ -1,0 +1,150 @@
+"""Refused pods are decided once more while none of their own containers exists: so no container is moved. Pure.
+
+The pods that wait have their turn in the line before (safety.md S11, `agent.node.wait_queue`). Then follow, in
+order of creation, the refused pods that start on the shared pool all the same, and those that are to be ended while
+the room may still appear (`OPEN`): none of them delays a pod that waits. One that is refused again keeps what it was
+told, unless another pod, or none, is about to leave its room now (`agent.node.leavers`). A pod that waits is told
+what the last decision says. The last word on a pod says what was true at that decision (`Refusal.as_of`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from agent.core.admission.waiting import FINAL, OPEN, may_pass
+from agent.model.outcome import HOLDER, Refusal
+from agent.model.rules import OnMisalignment
+from agent.node import transitions
+from agent.node.deciding import decided
+from agent.node.leavers import LEAVES_WITHIN, held_up, last_word
+from agent.node.state import State
+from agent.node.tracked_pod import TrackedPod
+from agent.node.transitions import Moment, Transition
+from agent.node.wait_queue import crowded_out, queue_of, waits
+
+LOOK = 1.0
+"""Seconds between two looks while a refusal is open."""
+
+
+def candidates(state: State, at: Moment) -> list[str]:
+    """Uids of the refused pods that are looked at once more, in order of creation."""
+    found = [
+        known for known in state.pods.values()
+        if known.refusal is not None and FINAL not in known.refusal.facts
+        and not (known.ended or known.unsaved or known.ran) and _another(state, known, known.refusal, at)
+    ]  # fmt: skip
+    return [known.pod.uid for known in sorted(found, key=lambda known: (known.pod.created, known.pod.uid))]
+
+
+def _another(state: State, known: TrackedPod, refusal: Refusal, at: Moment) -> bool:
+    if OPEN in refusal.facts:
+        return True  # at least to be closed
+    if waits(known, state.node.rules):
+        return True  # its turn is in the line: here only what it was told is kept true
+    if known.pod.uid in at.running:
+        return refusal.as_of() is not refusal  # it names a holder, and is the last word from now on
+    return _wish(state, known) is OnMisalignment.RUN
+
+
+def _wish(state: State, known: TrackedPod) -> OnMisalignment:
+    return known.settings.on_misalignment or state.node.rules.on_misalignment
+
+
+def once_more(state: State, uids: Collection[str], at: Moment) -> Transition:
+    """Decide on refused pods once more, in this order; told are those that are in, or whose refusal changed.
+
+    Args:
+        state: before.
+        uids: pods of `candidates`.
+        at: the moment.
+    """
+    told, problems = [], list[str]()
+    for uid in uids:
+        known = state.pods[uid]
+        step = _one(state, known, at)
+        told += [known.pod] if step.to_report else []
+        problems += step.problems
+        state = step.state
+    return Transition(state, tuple(told), tuple(problems))
+
+
+def _one(state: State, known: TrackedPod, at: Moment) -> Transition:
+    pod, refusal = known.pod, known.refusal
+    if refusal is None:
+        return Transition(state)
+    runs = pod.uid in at.running
+    if waits(known, state.node.rules):
+        return _refused_again(state, state, known, _decided_now(state, known, refusal, at), at)
+    if runs:
+        return _refused_again(state, state, known, last_word(state, known), at)
+    step = transitions.tried(transitions.unplaced(state, pod.uid), pod, at, ran=False)
+    new = step.state.pods[pod.uid]
+    if new.refusal is not None:
+        return _refused_again(state, step.state, known, new, at)
+    line, young = queue_of(state.pods, state.node.rules), at.now - state.switches.hold_back_others
+    if may_pass(state.node, state.ledger, step.state.ledger, pod, line, young):
+        return replace(step, to_report=(pod,))
+    return Transition(state)
+
+
+def _decided_now(state: State, known: TrackedPod, was: Refusal, at: Moment) -> TrackedPod:
+    """The pod that waits with the words of a decision now; whether it is let in, or ended, is for the line to say."""
+    uid, node, given = known.pod.uid, state.node, state.given.get(known.pod.uid)
+    _, new = decided(
+        node, state.ledger, known, given=given, unwritable="", switches=state.switches, now=at.now,
+        line=queue_of(state.pods, node.rules, but=uid), judge=at.judge,
+    )  # fmt: skip
+    if new.refusal is None or FINAL in new.refusal.facts or new.refusal is was:
+        facts = {name: fact for name, fact in was.facts.items() if name != HOLDER}
+        new = replace(known, refusal=replace(was, facts=facts))
+    else:
+        new = at.told(node, state.ledger, new, given)
+    new = held_up(state, new, at.now, at.running)
+    if OPEN in was.facts and new.refusal is not None:
+        new = replace(new, refusal=replace(new.refusal, facts={**new.refusal.facts, OPEN: True}))
+    return new
+
+
+def _refused_again(state: State, after: State, known: TrackedPod, new: TrackedPod, at: Moment) -> Transition:
+    """What becomes of a pod for which there is still no room.
+
+    Args:
+        state: before, with the pod as it is known.
+        after: after it was refused once more.
+        known: the pod as it was.
+        new: the same, after.
+        at: the moment.
+    """
+    before, refusal = known.refusal, new.refusal
+    if before is None or refusal is None:
+        return Transition(state)
+    soon = HOLDER in refusal.facts or known.early
+    still = soon and _stays_open(known, at)
+    if OPEN in before.facts and not still:  # the last word: what its wish says is done to it now
+        said = _in_line(state, last_word(state, new), at)
+        acts = _wish(state, known) is not OnMisalignment.RUN or _other_words(state, known, before, refusal)
+        return Transition(after.with_pods(said), (known.pod,) if acts or known.early else ())
+    if _other_words(state, known, before, refusal):
+        return Transition(after.with_pods(new), (known.pod,))
+    return Transition(state)
+
+
+def _other_words(state: State, known: TrackedPod, before: Refusal, now: Refusal) -> bool:
+    """Whether a refusal says something new: of a pod that waits all counts, of another one only the holder."""
+    if before.facts.get(HOLDER) != now.facts.get(HOLDER):
+        return True
+    said = ((each.reason, each.container, each.message, each.obstacle) for each in (before, now))
+    return waits(known, state.node.rules) and next(said) != next(said)
+
+
+def _in_line(state: State, known: TrackedPod, at: Moment) -> TrackedPod:
+    """The pod that waits, in line, or refused for good where the line has no place for it; any other as it is."""
+    pods, rules = {**state.pods, known.pod.uid: known}, state.node.rules
+    out = crowded_out(pods, rules, state.switches.most_waiting, at.now - LEAVES_WITHIN)
+    return out.get(known.pod.uid, known)
+
+
+def _stays_open(known: TrackedPod, at: Moment) -> bool:
+    """Whether an open refusal stays open: not once a container exists, and not for long."""
+    return known.pod.uid not in at.running and at.now - known.since < LEAVES_WITHIN

@@ -1,0 +1,460 @@
+"""What each event makes of the state. Pure: no clock, no file, no lock; nothing here is saved, written or told.
+
+A transition takes a state and an event and returns the next state, with the pods of whom something new is to be told.
+Whether that state counts is for `agent.engine.keeper` (it must stand the check of the books, and be saved), what is
+written and told for `agent.engine.engine`. `agent.forecast.dry_run` goes through the same transitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from agent.core.admission.empty_resources import as_the_kubelet_sees
+from agent.core.admission.node import Node
+from agent.core.admission.pressure import PressureCheck, unjudged
+from agent.core.admission.resize import pending
+from agent.core.admission.waiting import FINAL
+from agent.core.cgroups.enforced import Unenforced
+from agent.core.devices.kubelet import Given, Offered
+from agent.core.request.annotations import PodSettings
+from agent.model.allocated import as_counted
+from agent.model.cgroup import Observed
+from agent.model.claims import Claims
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.ledger import Ledger
+from agent.model.pod import Pod, Stage
+from agent.model.rules import OnMisalignment
+from agent.node.deciding import checked_settings, decided, set_aside, was_set_aside
+from agent.node.device_tracker import DeviceTracker, reported_before
+from agent.node.fault_isolation import sentence
+from agent.node.leavers import LEAVES_WITHIN, held_up, is_open, last_word
+from agent.node.migrate import Migrated, migrate
+from agent.node.obstacle import kept
+from agent.node.recover import Recovered
+from agent.node.state import State
+from agent.node.tracked_pod import Exempt, Switches, TrackedPod, not_saved, owns, same, same_room, softer
+from agent.node.unlisted import keep
+from agent.node.wait_queue import crowded_out, queue_of, refused_for_good, softened, turn
+
+MOST_TOLD = 1000
+"""Pods whose devices or claims are remembered, known or not: ten times what a node has."""
+
+T = TypeVar("T")
+
+Told = Callable[[Node, Ledger, TrackedPod, Given | None], TrackedPod]
+"""(managers, ledger before the decision, pod, devices that the kubelet gave it) -> the pod as it is told."""
+
+
+def as_it_is(_node: Node, _ledger: Ledger, known: TrackedPod, _given: Given | None) -> TrackedPod:
+    """Nothing is added."""
+    return known
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a decision needs that is in no state.
+
+    Attributes:
+        now: on a steady clock, in seconds.
+        exempt: which pods are left alone.
+        judge: holds admissions against the nodes' real memory (safety.md S7).
+        told: what is added to a pod for people (`agent.node.obstacle`).
+        running: uids of the pods of which a container exists.
+    """
+
+    now: float
+    exempt: Exempt
+    judge: PressureCheck = unjudged
+    told: Told = as_it_is
+    running: Collection[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """What an event made of a state.
+
+    Attributes:
+        state: the next one.
+        to_report: pods of whom something new is to be told, in order.
+        problems: sentences on what is wrong.
+    """
+
+    state: State
+    to_report: tuple[Pod, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KernelAnswered:
+    """The event that the kernel was looked at, and written to where it differed.
+
+    Attributes:
+        lacking: for whom it does not have what the ledger says: uid -> container -> why.
+        faults: pods whose sets could not be worked out: uid -> why.
+        unbound: containers whose memory stays unbound: id -> the nodes where they have pages.
+        given_up: the plan was given up in its middle; all of it is planned anew.
+        stopped: why nothing is written; "" when everything is.
+        due: when a repair that waits may be made.
+    """
+
+    lacking: Mapping[str, Unenforced]
+    faults: Mapping[str, str]
+    unbound: Mapping[str, NodeSet]
+    given_up: bool
+    stopped: str
+    due: float | None
+
+
+def begun(node: Node, ledger: Ledger, switches: Switches, *, saved: bool, complete: bool) -> State:
+    """The state that an engine begins with.
+
+    Args:
+        node: the managers.
+        ledger: the grants (`agent.node.recover`).
+        switches: the engine's own settings.
+        saved: the store has the ledger.
+        complete: see State.
+    """
+    device_tracker = DeviceTracker(node, reported_before(ledger, node))
+    known = {
+        uid: TrackedPod(each.pod, checked_settings(node, each.pod), ran=each.adopted)
+        for uid, each in ledger.pods.items()
+    }
+    return State(
+        ledger,
+        device_tracker.node(node),
+        device_tracker,
+        known,
+        switches,
+        ledger if saved else None,
+        complete=complete,
+    )
+
+
+def unsaved(before: State, new: State) -> State:
+    """A state whose ledger could not be saved: the grants of before, and that is said of whom it concerns."""
+    marked = []
+    for uid in new.ledger.pods.keys() - before.ledger.pods.keys():
+        known = new.pods[uid]
+        why = not_saved(new.unwritable) if owns(new.ledger, uid, new.node) else known.refusal
+        marked.append(replace(known, refusal=why, unsaved=True))
+    for uid in before.ledger.pods.keys() & new.pods.keys():
+        known, was = new.pods[uid], before.ledger.pods[uid]
+        if new.ledger.pods.get(uid) != was and not same(known.pod, was.pod):
+            marked.append(replace(known, unsaved=True))  # it asks for what the ledger does not have
+    return new.with_pods(*marked, ledger=before.ledger)
+
+
+# ---- pods
+
+
+def seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
+    """A pod was listed, added or changed. Nothing is decided before a scheduler bound it or the kubelet accepted it.
+
+    Args:
+        state: before.
+        pod: as it is now.
+        at: the moment.
+        ran: it runs already: adopted, never refused (safety.md S4). One that was decided on before stays what it was.
+    """
+    known = state.pods.get(pod.uid)
+    pod = as_the_kubelet_sees(pod, state.node.rules, known.pod if known else None)
+    if known is not None and known.decided:
+        pod = as_counted(pod, known.pod, less=pod.uid not in state.ledger.pods or known.refusal is not None)
+    accepted = pod.stage is not Stage.NAMED
+    if not accepted and known is not None:
+        pod = replace(pod, stage=known.pod.stage)  # the runtime starts it already, which is the newer word
+    if pod.uid in state.gone:  # a static pod that is back
+        state = replace(state, gone={uid: None for uid in state.gone if uid != pod.uid})
+    if pod.stage is Stage.NAMED:
+        settings = checked_settings(state.node, pod)
+        return Transition(state.with_pods(TrackedPod(pod, settings, exempt=at.exempt(pod))))
+    if known is not None and known.early and accepted:
+        before, known = known, replace(known, early=False)
+        state = state.with_pods(known)
+        if known.refusal is not None and pod.uid not in at.running:
+            return replace(tried(unplaced(state, pod.uid), pod, at, ran=False), to_report=(pod,))
+        if is_open(before):
+            return Transition(state.with_pods(replace(last_word(state, known), pod=pod)), (pod,))
+    if known is not None and known.decided and not known.ended and same(known.pod, pod):
+        return Transition(state.with_pods(replace(known, pod=pod)))
+    if known is not None and known.refusal and pod.uid not in at.running and not same_room(known.pod, pod):
+        state = unplaced(state, pod.uid)  # it asks for another amount before it has a container
+    new = pod.uid not in state.ledger.pods or was_set_aside(state.ledger, pod.uid)
+    step = tried(state, pod, at, ran=(ran and new) or (known is not None and known.ran))
+    return replace(step, to_report=(pod, *step.to_report))
+
+
+def unplaced(state: State, uid: str) -> State:
+    """A refused pod that is to be decided once more: it has no place in the ledger."""
+    return replace(state, ledger=state.node.release(state.ledger, uid)) if uid in state.ledger.pods else state
+
+
+def tried_again(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
+    """A pod is decided on once more; it is told of when it is in now, or refused for more than a full disk."""
+    before, step = state.pods.get(pod.uid), tried(state, pod, at, ran=ran)
+    known = step.state.pods[pod.uid]
+    new = known.refusal is None or (before is not None and before.unsaved and not known.unsaved)
+    return replace(step, to_report=(pod, *step.to_report)) if new else step
+
+
+def tried(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
+    """Decide on a pod. One with which that goes wrong is set aside, with all that it holds, until it changes."""
+    try:
+        free = state
+        if was_set_aside(state.ledger, pod.uid):
+            free = replace(state, ledger=state.node.release(state.ledger, pod.uid))
+        return decide(free, pod, at, ran=ran)
+    except Exception as error:  # noqa: BLE001 - of whatever kind (engine.alone)
+        text = f"pod {pod.key} is set aside until it changes: {sentence(error)}"
+        return Transition(put_aside(state, pod, ran=ran), problems=(text,))
+
+
+def decide(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
+    """Put a pod into the ledger, or a refusal beside it; told are others that have no place in line any more."""
+    before, rules = state.pods.get(pod.uid) or TrackedPod(pod, PodSettings()), state.node.rules
+    known = TrackedPod(
+        pod, softer(checked_settings(state.node, pod), before.softer), exempt=at.exempt(pod), ran=ran,
+        since=before.since, softer=before.softer, early=before.early,
+    )  # fmt: skip
+    final = refused_for_good(before, known, rules)
+    if final is not None:
+        return Transition(state.with_pods(replace(known, refusal=final)))
+    given = state.given.get(pod.uid)
+    ledger, known = decided(
+        state.node, state.ledger, known, given=given, unwritable=state.unwritable,
+        switches=state.switches, now=at.now, line=queue_of(state.pods, rules, but=pod.uid), judge=at.judge,
+    )  # fmt: skip
+    known = held_up(state, at.told(state.node, state.ledger, known, given), at.now, at.running)
+    state = state.with_pods(known, ledger=kept(ledger, known))
+    out = crowded_out(state.pods, rules, state.switches.most_waiting, at.now - LEAVES_WITHIN)
+    return Transition(state.with_pods(*out.values()), tuple(each.pod for uid, each in out.items() if uid != pod.uid))
+
+
+def reopened(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
+    """Decide once more on a refused pod of which nothing runs, and which may fit now: no refusal before is final."""
+    known = state.pods[pod.uid]
+    if known.refusal is None or known.exempt:
+        return Transition(state)
+    facts = {name: fact for name, fact in known.refusal.facts.items() if name != FINAL}
+    known = replace(known, refusal=replace(known.refusal, facts=facts))
+    return tried_again(state.with_pods(known, ledger=state.node.release(state.ledger, pod.uid)), pod, at, ran=ran)
+
+
+def put_aside(state: State, pod: Pod, *, ran: bool) -> State:
+    """A pod that could not be decided on keeps what it holds, or runs on the shared pool."""
+    ledger, known = set_aside(state.node, state.ledger, tracked(state, pod, ran=ran))
+    return state.with_pods(known, ledger=ledger)
+
+
+def tracked(state: State, pod: Pod, *, ran: bool) -> TrackedPod:
+    """A pod as it is known; a new one with what it asks for."""
+    known = state.pods.get(pod.uid)
+    return replace(known, pod=pod) if known else TrackedPod(pod, checked_settings(state.node, pod), ran=ran)
+
+
+def adopted(state: State, found: Recovered) -> State:
+    """Pods that run were found, with what they run on, and the ledger lacked them."""
+    pods = [found.ledger.pods[uid].pod for uid in found.adopted]
+    known = (TrackedPod(pod, checked_settings(state.node, pod), ran=True) for pod in pods)
+    return state.with_pods(*known, ledger=found.ledger)
+
+
+def left_behind(state: State, observed: Observed, there: Collection[str]) -> Transition:
+    """Leave containers of unknown pods their CPUs until no process is left in their cgroups: now all is known."""
+    ledger, left = keep(state.node, state.ledger, observed, there)
+    gone = (TrackedPod(ledger.pods[uid].pod, PodSettings(), ran=True, ended=True) for uid in left)
+    return Transition(replace(state, ledger=ledger, complete=True).with_pods(*gone), problems=tuple(left.values()))
+
+
+def ended(state: State, uids: Collection[str]) -> State:
+    """Pods ended or left the API. What they hold is freed when their processes have ended (safety.md S13)."""
+    known = [uid for uid in uids if uid in state.pods]
+    return state.without({*uids} - {*known}).with_pods(*(replace(state.pods[uid], ended=True) for uid in known))
+
+
+def released(state: State, uids: Iterable[str]) -> State:
+    """What pods hold is free again."""
+    ledger = state.ledger
+    for uid in uids:
+        ledger = state.node.release(ledger, uid)
+    return replace(state, ledger=ledger)
+
+
+def started(state: State, spots: Iterable[tuple[str, str]]) -> State:
+    """Containers (pod uid, name) run: what init containers before them held may go (kubelet rule 5.9)."""
+    ledger = state.ledger
+    for uid, name in spots:
+        ledger = state.node.container_started(ledger, uid, name)
+    return replace(state, ledger=ledger)
+
+
+# ---- the line
+
+
+def let_in(state: State, behind: Collection[str], at: Moment) -> Transition:
+    """Room may have appeared: whoever waits is tried, in order of arrival (safety.md S11), but for those `behind`."""
+    known = {uid: each for uid, each in state.pods.items() if uid not in behind}
+    known |= {
+        uid: replace(known[uid], exempt=at.exempt(known[uid].pod)) for uid in pending(state.ledger) if uid in known
+    }
+    found = turn(state.node, state.ledger, known, state.switches, state.given, at.now, at.judge)
+    return Transition(state.with_pods(*found.changed.values(), ledger=found.ledger), found.to_report)
+
+
+def made_softer(state: State, uid: str, wish: OnMisalignment, now: float) -> State:
+    """From now on something milder is done to a refused pod; without a place in line (safety.md S11) it runs."""
+    new = state.with_pods(softened(state.pods[uid], wish, now))
+    if len(queue_of(new.pods, new.node.rules)) > new.switches.most_waiting:
+        new = state.with_pods(softened(state.pods[uid], OnMisalignment.RUN, now))
+    return new
+
+
+# ---- devices
+
+
+def devices_reported(state: State, uid: str, given: Given) -> State:
+    """The kubelet told which devices it gave a pod."""
+    tracker = state.device_tracker
+    device_tracker = replace(tracker, given=_known_few(state, tracker.given)).with_given(uid, given)
+    return replace(state, device_tracker=device_tracker, node=device_tracker.node(state.node))
+
+
+def claims_reported(state: State, uid: str, claims: Claims) -> State:
+    """It became known which devices a pod's claims gave it."""
+    tracker = state.device_tracker
+    tracker = replace(tracker, claims=_known_few(state, tracker.claims))
+    return replace(state, device_tracker=tracker.claim(uid, claims))
+
+
+def _known_few(state: State, told: Mapping[str, T]) -> Mapping[str, T]:
+    """What may be told before a pod is decided; one that never comes takes no room: of many, unknown ones go."""
+    return told if len(told) < MOST_TOLD else {uid: each for uid, each in told.items() if uid in state.pods}
+
+
+def devices_late(state: State, uid: str, at: Moment, *, running: bool) -> Transition:
+    """It told so of a pod that is in the ledger, which is decided once more where that may help.
+
+    Args:
+        state: with what it told.
+        uid: the pod.
+        at: the moment.
+        running: a container of it runs, so that it must stay where it is.
+    """
+    ledger, again = state.device_tracker.late(state.node, state.ledger, uid, started=running)
+    if not again:
+        return Transition(replace(state, ledger=ledger))
+    known = state.pods[uid]
+    free = replace(state, ledger=state.node.release(ledger, uid), device_tracker=state.device_tracker.once_more(uid))
+    return decide(free, known.pod, at, ran=known.ran)
+
+
+def devices_once_more(state: State, before: State, uid: str) -> State:
+    """That could not be checked or saved: it is as it was before, and is told once more with the next look."""
+    return replace(state, device_tracker=before.device_tracker).with_pods(replace(before.pods[uid], unsaved=True))
+
+
+def devices_offered(state: State, offered: Iterable[Offered]) -> Transition:
+    """The kubelet told which devices its plugins have; what the settings select of them is the plugins' (S22)."""
+    device_tracker, problems = state.device_tracker.offer(offered)
+    return Transition(
+        replace(state, device_tracker=device_tracker, node=device_tracker.node(state.node)), problems=problems
+    )
+
+
+# ---- machine, settings, kernel
+
+
+def changed(state: State, node: Node, switches: Switches | None, exempt: Exempt) -> tuple[State, Migrated]:
+    """Another machine or other settings are in force: every grant is carried over; what was lost is in `Migrated`."""
+    device_tracker = replace(state.device_tracker, plain=node)
+    node = device_tracker.node(node)
+    migrated = migrate(state.ledger, node, reshaped=node.machine.shape != state.node.machine.shape)
+    known = {
+        uid: replace(each, settings=softer(checked_settings(node, each.pod), each.softer), exempt=exempt(each.pod))
+        for uid, each in state.pods.items()
+    }
+    new = replace(
+        state, ledger=migrated.ledger, node=node, device_tracker=device_tracker, pods=known,
+        switches=switches or state.switches, pending=None,
+    )  # fmt: skip
+    return new, migrated
+
+
+def changed_unsaved(before: State, new: State) -> State:
+    """That could not be saved, and counts all the same: the ledger of before is of another machine."""
+    return replace(unsaved(before, new), ledger=new.ledger)
+
+
+def unread(state: State, why: str) -> Transition:
+    """The cgroups cannot be read, or not brought to what was granted: told once."""
+    if why in (state.broken, state.fault):
+        return Transition(state)
+    text = f"the cgroups could not be brought to what was granted: {why}"
+    return Transition(replace(state, fault=why), problems=(text,))
+
+
+def planned(state: State, *, off: bool) -> State:
+    """What is saved is about to be written: others may come onto what a container gave up; onto all, while off."""
+    books = {} if off else state.ledger.cpus.assigned
+    cleared = {
+        uid: {name: cpus & books[uid].get(name, CpuSet()) for name, cpus in each.items()}
+        for uid, each in state.cleared.items()
+        if uid in books
+    }
+    return replace(state, cleared=cleared, staying=CpuSet() if off else state.lingering)
+
+
+def left(state: State, overstayed: CpuSet) -> State:
+    """The CPUs were written: the others have left a container's, but for those that one stands on who had them."""
+    books = state.ledger.cpus.assigned
+    cleared = {uid: {name: cpus - overstayed for name, cpus in each.items()} for uid, each in books.items()}
+    return replace(state, cleared=cleared, staying=overstayed)
+
+
+def answered(state: State, event: KernelAnswered) -> Transition:
+    """The kernel answered: what is wrong with pods of which nothing can be worked out is told once."""
+    problems = []
+    for uid in sorted(event.faults.keys() - state.faults.keys()):
+        key = state.pods[uid].pod.key if uid in state.pods else uid
+        problems.append(f"the cgroups of pod {key} are left as they are: {event.faults[uid]}")
+    settled = not (event.lacking or event.given_up or event.stopped)
+    new = replace(state, fault="", faults=event.faults, unbound=event.unbound, repair_due=event.due, settled=settled)
+    return Transition(new, problems=tuple(problems))
+
+
+def report_lacking(
+    state: State, lacking: Mapping[str, Unenforced], now: float, but: Collection[str], *, given_up: bool = False
+) -> Transition:
+    """For whom the kernel does not have what was granted; told are those of whom that is another word than before.
+
+    Args:
+        state: before.
+        lacking: whom, and why.
+        now: on a steady clock, in seconds.
+        but: uids of pods of which the caller tells everything.
+        given_up: the plan was.
+    """
+    unenforced_pods, uids = state.unenforced_pods.turn(lacking, now, but, given_up=given_up)
+    known, pods = state.pods, state.ledger.pods
+    told = [
+        pods[uid].pod
+        for uid in uids
+        if uid not in but and uid in known and uid in pods and not known[uid].ended and not known[uid].exempt
+    ]
+    return Transition(replace(state, unenforced_pods=unenforced_pods), tuple(told))
+
+
+def each_in_order(state: State, pods: Sequence[Pod], decide_one: Callable[[State, Pod], Transition]) -> Transition:
+    """One transition for each of several pods, as one step."""
+    told, problems = list[Pod](), list[str]()
+    for pod in pods:
+        step = decide_one(state, pod)
+        state = step.state
+        told += step.to_report
+        problems += step.problems
+    return Transition(
+        replace(state, retries=state.retries.without([pod.uid for pod in pods])), tuple(told), tuple(problems)
+    )

@@ -1,0 +1,176 @@
+"""The line of pods that wait for room, and resizes that wait for it. Pure: the time is an argument.
+
+The rules are `agent.core.admission.waiting`'s (safety.md S11) and `agent.core.admission.resize`'s; here is who
+stands in line: pods that were refused, whose wish is to wait, and who were not refused for good. Why a pod is
+refused for good:
+
+    never      an empty node would refuse it, too
+    crowd      so many wait that the kubelet's retries would make sandboxes without end, and its namespace has as many
+               places as any: the latest of the namespace with the most gives up its own
+               (`agent.core.admission.waiting`). Not while its room is about to be free (`HOLDER`), for some seconds
+    overdue    it waited as long as the settings allow
+
+It stays refused until its containers or requests change, whatever becomes of its annotations (`refused_for_good`).
+
+Whoever tells the API has a pod that is refused for good ended (`agent.kube.publishing.pod_reporter`). Pods whose wish
+is another are decided when they are seen, and may take what the line waits for: its wait is bounded in any case.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from agent.core.admission.node import Node
+from agent.core.admission.pressure import PressureCheck, unjudged
+from agent.core.admission.resize import pending
+from agent.core.admission.waiting import FINAL, OPEN, Waiting, crowded, hopeless, let_in, overdue
+from agent.core.devices.kubelet import Given, handed_over
+from agent.model.ledger import Ledger
+from agent.model.outcome import HOLDER, Refusal
+from agent.model.pod import Pod
+from agent.model.rules import OnMisalignment, Rules
+from agent.node.holding import holding
+from agent.node.tracked_pod import Switches, TrackedPod, same_room, softer
+
+KUBELET_RETRY = 12
+"""Seconds between two tries of the kubelet to make a sandbox (backOffPeriod and jitter, pkg/kubelet)."""
+
+
+def most_waiting(sandboxes_per_minute: int) -> int:
+    """How many pods may wait at once so that their retries stay below a rate; one may in any case."""
+    return max(1, sandboxes_per_minute * KUBELET_RETRY // 60)
+
+
+def waits(known: TrackedPod, rules: Rules) -> bool:
+    """Whether a refused pod's wish is to wait."""
+    return not known.ran and (known.settings.on_misalignment or rules.on_misalignment) is OnMisalignment.WAIT
+
+
+def queue_of(known: Mapping[str, TrackedPod], rules: Rules, but: str = "") -> list[Waiting]:
+    """Who stands in line, without one pod."""
+    return [
+        Waiting(each.pod, each.settings, each.since)
+        for uid, each in known.items()
+        if uid != but and each.refusal and not each.ended and not each.unsaved
+        and FINAL not in each.refusal.facts and waits(each, rules)
+    ]  # fmt: skip
+
+
+def queued(known: TrackedPod, refusal: Refusal, now: float, *, node: Node, given: Given | None) -> TrackedPod:
+    """A refused pod whose wish is to wait: in line, or refused for good. It waits from now on, if it does not yet."""
+    final = hopeless(node, known.pod, known.settings, _prepare({known.pod.uid: given or {}}))
+    return replace(known, refusal=final or refusal, since=known.since or now)
+
+
+def refused_for_good(before: TrackedPod, now: TrackedPod, rules: Rules) -> Refusal | None:
+    """The final refusal of a pod that asks for the same room as before: no annotation brings it back into the line.
+
+    One that would rather run on the shared pool, or is left alone from now on, takes nobody's place: None.
+    """
+    refusal = before.refusal
+    if refusal is None or FINAL not in refusal.facts or not same_room(before.pod, now.pod):
+        return None
+    wish = now.settings.on_misalignment or rules.on_misalignment
+    return None if now.exempt or now.ran or not now.settings.pin or wish is OnMisalignment.RUN else refusal
+
+
+def crowded_out(known: Mapping[str, TrackedPod], rules: Rules, most: int, young: float) -> dict[str, TrackedPod]:
+    """Pods without a place in line, by uid, refused for good; to be told.
+
+    One whose room a pod is about to leave is left open instead, while it is young (`agent.node.second_look`).
+
+    Args:
+        known: every known pod.
+        rules: the node's.
+        most: how many pods may wait.
+        young: pods that wait since a later moment are young.
+    """
+    line = queue_of(known, rules)
+    out, found = crowded(line, most), dict[str, TrackedPod]()
+    places = Counter(each.pod.namespace for each in line if each not in out)
+    for pod in (each.pod for each in out):
+        mine = known[pod.uid]
+        if mine.refusal is not None and HOLDER in mine.refusal.facts and mine.since > young:
+            if OPEN not in mine.refusal.facts:
+                facts = {**mine.refusal.facts, OPEN: True}
+                found[pod.uid] = replace(mine, refusal=replace(mine.refusal, facts=facts))
+        elif mine.refusal is not None:
+            share = f"shared by {len(places)} namespaces, and {places[pod.namespace]} of {pod.namespace} do"
+            text = f"{mine.refusal.message}; it does not wait: {most} pods may (waiting.sandboxesPerMinute), {share}"
+            final = replace(mine.refusal, message=text, facts={**mine.refusal.facts, FINAL: "crowd"})
+            found[pod.uid] = replace(mine, refusal=final.as_of())
+    return found
+
+
+def softened(known: TrackedPod, wish: OnMisalignment, now: float) -> TrackedPod:
+    """A refused pod to which something milder is done than it asks for; one that waits now begins to."""
+    if known.refusal is None:
+        return known
+    facts = {name: fact for name, fact in known.refusal.facts.items() if name != FINAL}
+    settings, refusal = softer(known.settings, wish), replace(known.refusal, facts=facts)
+    return replace(known, settings=settings, softer=wish, refusal=refusal, since=now)
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePass:
+    """What room and time made of the line.
+
+    Attributes:
+        ledger: the grants.
+        changed: pods whose lot changed, by uid.
+        to_report: pods of whom something new is to be told, in order.
+    """
+
+    ledger: Ledger
+    changed: Mapping[str, TrackedPod] = field(default_factory=dict)
+    to_report: tuple[Pod, ...] = ()
+
+
+def turn(
+    node: Node, ledger: Ledger, known: Mapping[str, TrackedPod], switches: Switches, given: Mapping[str, Given],
+    now: float, judge: PressureCheck = unjudged,
+) -> QueuePass:  # fmt: skip
+    """Room may have appeared, and time has passed.
+
+    Args:
+        node: the managers.
+        ledger: the grants.
+        known: every known pod.
+        switches: the engine's settings.
+        given: devices that the kubelet gave, by pod.
+        now: on the clock of TrackedPod.since.
+        judge: holds admissions against the nodes' real memory (safety.md S7).
+    """
+    lots, told = dict[str, TrackedPod](), list[Pod]()
+    for uid in pending(ledger):
+        if uid in known and not known[uid].ended:
+            after = holding(node, ledger, replace(known[uid], pod=ledger.pods[uid].pod), switches, judge)
+            if after.pods[uid] != ledger.pods[uid]:
+                ledger = after
+                told.append(known[uid].pod)
+    line = queue_of(known, node.rules)
+    young = now - switches.hold_back_others
+    ledger, entered = let_in(node, ledger, line, _prepare(given), judge, young)
+    for pod in entered:
+        lots[pod.uid] = replace(known[pod.uid], refusal=None)
+        told.append(pod)
+    inside = {pod.uid for pod in entered}
+    late = overdue([each for each in line if each.pod.uid not in inside], now, switches.waiting_limit)
+    for each in late:
+        mine = known[each.pod.uid]
+        if mine.refusal is not None:
+            text = f"{mine.refusal.message}; it waited {now - each.since:.0f} s for room, longer than waiting.limit"
+            final = replace(mine.refusal, message=text, facts={**mine.refusal.facts, FINAL: "overdue"})
+            lots[each.pod.uid] = replace(mine, refusal=final.as_of())
+            told.append(each.pod)
+    return QueuePass(ledger, lots, tuple(told))
+
+
+def _prepare(given: Mapping[str, Given]) -> Callable[[Ledger, Pod], Ledger]:
+    def prepared(ledger: Ledger, pod: Pod) -> Ledger:
+        mine = given.get(pod.uid)
+        return handed_over(ledger, pod, mine) if mine else ledger
+
+    return prepared
