@@ -18,14 +18,15 @@ from typing import Protocol
 
 from agent.app.statedir import last_settings
 from agent.app.statedir.node_allocatable import NodeAllocatable
+from agent.core.admission.allocatable import MOST_PODS, node_room
 from agent.core.admission.node import Node
 from agent.core.devices.claims import ClaimFollower
 from agent.core.machines.kubelet_view import managed
 from agent.core.request.exempt import Exemptions
 from agent.errors import NumalignError, SettingsError
-from agent.forecast.scheduling import MOST_PODS, room_of
-from agent.host.machines import open_machine
+from agent.host.files import HostFiles
 from agent.host.settings_file import observe_only_set, read_settings
+from agent.host.sysfs.discovery import discover
 from agent.model.devices import DeviceInventory
 from agent.model.machine import Machine
 from agent.model.rules import Enforcement
@@ -107,11 +108,11 @@ class Setup:
         """
         settings, kept = self.settings, self.kept
         if kept.known:
-            return room_of(self.node, reserved_cpu=kept.cpu_milli, reserved_memory=kept.memory, most_pods=most_pods)
+            return node_room(self.node, reserved_cpu=kept.cpu_milli, reserved_memory=kept.memory, most_pods=most_pods)
         told = sum(part.get("cpu", 0) for part in (settings.kube_reserved, settings.system_reserved))
         cpus = 1000 * len(settings.reserved_system_cpus or ()) or told or 1000 * len(self.node.reserved)
         memory = reserved_on_nodes(settings) if derives_sum(settings) else reserved_memory(settings, self.machine)
-        return room_of(self.node, reserved_cpu=cpus, reserved_memory=memory, most_pods=most_pods)
+        return node_room(self.node, reserved_cpu=cpus, reserved_memory=memory, most_pods=most_pods)
 
 
 def read_setup(
@@ -130,7 +131,16 @@ def read_setup(
         HostError: the machine cannot be read.
     """
     settings, ignored = _read(config, root)
-    return made(settings, open_machine(root), ignored, kept, before)
+    return made(settings, machine_at(root), ignored, kept, before)
+
+
+def machine_at(root: str | None) -> Machine:
+    """Discover this machine; the readers of recorded and described machines are loaded where one is named."""
+    if root is None:
+        return discover(HostFiles("/"), "this machine")
+    from agent.host.machines import open_machine  # noqa: PLC0415 - an agent of a cluster serves the machine it runs on
+
+    return open_machine(root)
 
 
 def _read(config: Path | None, root: str | None) -> tuple[Settings, tuple[str, ...]]:
@@ -167,7 +177,7 @@ def begin(config: Path | None, root: str | None, state: Path, kept: NodeAllocata
         settings, wrong = instead_of(config, last, error)
         try:
             _held_against_kernel(settings, root)
-            return replace(made(settings, open_machine(root), kept=kept), wrong=wrong)
+            return replace(made(settings, machine_at(root), kept=kept), wrong=wrong)
         except SettingsError:
             raise error from None
 
@@ -205,7 +215,7 @@ def again(
     Raises:
         SettingsError, HostError: the old settings cannot be served on this machine, or it cannot be read.
     """
-    machine = open_machine(root)
+    machine = machine_at(root)
     try:
         settings, ignored = _read(config, root)
         now = made(settings, machine, ignored, kept, before)

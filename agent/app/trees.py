@@ -12,15 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.app.places import AUTO, MOUNT, SCRATCH
 from agent.errors import HostError, SettingsError
 from agent.host.cgroups import Cgroups
 from agent.host.standin import OWN_FOLDER, RealStandIn, ScratchStandIn, StandIn, has_kubelet
 from agent.model.machine import Machine
-
-DEFAULT_STATE = Path("/var/lib/numalign")
-"""The agent's --state-dir, where none is named."""
-MOUNT = "/sys/fs/cgroup"
-SCRATCH, AUTO = "scratch", "auto"
 
 
 @dataclass(frozen=True, slots=True)

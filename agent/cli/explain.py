@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from agent.app.offline.queries import manifests, open_queries
-from agent.app.trees import DEFAULT_STATE
+from agent.app.places import DEFAULT_STATE
 from agent.cli.where import config_option, root_option
 from agent.core.explain.serialize import to_json
 from agent.core.explain.values import Verdict

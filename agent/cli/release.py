@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from agent.app.offline import folder as state_folder
 from agent.app.offline.offline import Locations, open_leftovers
-from agent.app.offline.releasing import Released
 from agent.app.offline.releasing import release as put_back
+from agent.app.statedir import beside
 from agent.cli.release_cluster import ReleaseOptions, cluster_options, release_cluster
 from agent.cli.where import where_options
+from agent.core.cgroups.remains import Released
 from agent.errors import AnotherAgentError
 from agent.model.cgroup import VANISHED
 
@@ -65,7 +65,7 @@ def command(
     try:
         released = put_back(left)
         if forget and released.clean:
-            state_folder.forget(left.store)
+            beside.forget(left.store)
     finally:
         left.store.unlock()
     forgotten = forget and released.clean

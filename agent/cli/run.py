@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agent.app.places import DEFAULT_STATE, MOUNT, SCRATCH
 from agent.app.service.edges import Sockets
-from agent.app.trees import DEFAULT_STATE, MOUNT, SCRATCH
 from agent.cli.ending import until_told
 from agent.cli.loading import quickly
 from agent.cli.output import ReaderGoneError

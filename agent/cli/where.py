@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from agent.app.offline.offline import Locations
-from agent.app.trees import AUTO, DEFAULT_STATE
+from agent.app.places import AUTO, DEFAULT_STATE
 
 state_dir_option = click.option(
     "--state-dir", type=click.Path(path_type=Path, file_okay=False), default=DEFAULT_STATE, show_default=True

@@ -10,7 +10,7 @@ The way of a pod:
     accounting   the rules of the ledger that never break, checked after every decision
     cgroups      what must be written, and whether it is in force
 
-Beside it: `explain` says why, `forecast` what would be, `machines` reads machines from descriptions. The rules are
+Beside it: `explain` says why, `machines` reads machines from descriptions. The rules are
 the kubelet's (deploy/docs/dev/kubelet-rules.md); the docstring of each module names its own. Arrows between these
 rooms run one way; `make layers` holds them.
 """

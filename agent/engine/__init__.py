@@ -1,9 +1,13 @@
-"""One immutable state, and the order of effects: one lock, save before act, shrink before grant.
+"""The effects on one node: one lock, and one order in which they happen.
 
-    engine       the lock, a method for each event        transitions  what an event makes of the state; pure
-    admitter     pods that come together                  state        all that is known, as one value
-    keeper       checks and saves what is to count        deciding, line, following, carry ...  the transitions' parts
-    governor     brings the kernel to it, and tells       enforcer     plans, writes, reads back
+    decide -> check the invariants -> save -> shrink the shared pool -> grant -> read back -> tell
 
-Names no edge; see engine.ports.
+    engine       the lock, and a method for each event      enforcer     compares, plans, writes, reads back
+    admitter     pods that came together                    backoff      when a repair may be made again
+    keeper       checks and saves the next state            occupancy    which CPUs a container has not left yet
+    reconciler   has the kernel follow the state            ports        the edges, as Protocols
+
+Nothing is written that was not saved, and nothing is told that was not read back. What an event makes of the state is
+decided by `agent.node`; this package may be changed without a change of any decision. It names no edge and opens no
+file: `agent.app` passes the edges in.
 """

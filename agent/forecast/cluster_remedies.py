@@ -17,13 +17,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from agent.core.admission.allocatable import CPU
 from agent.core.request.annotations import POLICY
 from agent.errors import SummaryError
 from agent.forecast.cluster_question import FITS, ClusterAnswer, ClusterQuestion, PlacedAs, answer
 from agent.forecast.cluster_site import UNCHANGED, Change, ClusterSite, takes
 from agent.forecast.node_summary import NodeSummary
 from agent.forecast.placing import NAME_FIELD, UNSCHEDULABLE, BindingFacts, Placing, Requirement, Term
-from agent.forecast.scheduling import CPU, needs_of
+from agent.forecast.scheduling import needs_of
 from agent.forecast.workload import WorkloadItem
 from agent.model.pod import Pod
 from agent.model.rules import Policy, TopologyRules

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from agent.core.admission.allocatable import CPU, MEMORY
 from agent.errors import SummaryError
 from agent.forecast.dry_run import DryRun
 from agent.forecast.node_summary import Managers, NodeSummary
 from agent.forecast.placing import BindingFacts, Placing
-from agent.forecast.scheduling import CPU, MEMORY, NONE, Needs, needs_of
+from agent.forecast.scheduling import NONE, Needs, needs_of
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
 from agent.model.rules import Compatibility, Minor, Policy, Rules, Scope

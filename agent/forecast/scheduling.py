@@ -22,17 +22,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
 
-from agent.core.admission.node import Node
+from agent.core.admission.allocatable import CPU, MEMORY, PODS
 from agent.core.request.amounts import HUGE
 from agent.model.pod import ContainerKind, Pod
 
-PODS = "pods"
-CPU, MEMORY = "cpu", "memory"
 LEAST_CPU, LEAST_MEMORY = 100, 200 * 2**20 * 1000
 """What a container without requests counts as in scores (pkg/scheduler/util/pod_resources.go)."""
 FULL = 100
-MOST_PODS = 110
-"""The kubelet's maxPods, where it is not known."""
 
 
 class Strategy(StrEnum):
@@ -86,25 +82,6 @@ def _at_once(pod: Pod, name: str, missing: int) -> int:
         else:
             peak = max(peak, beside + milli)
     return max(apps + beside, peak)
-
-
-def room_of(node: Node, *, reserved_cpu: int, reserved_memory: int, most_pods: int) -> dict[str, int]:
-    """Node Allocatable of a machine: resource -> thousandths.
-
-    Args:
-        node: the managers; devices that it hands out are resources.
-        reserved_cpu: thousandths of a CPU kept from pods.
-        reserved_memory: bytes kept from pods.
-        most_pods: the kubelet's maxPods.
-    """
-    found = {PODS: 1000 * most_pods}
-    for each in node.machine.nodes:
-        for name, size in each.resources.items():
-            found[name] = found.get(name, 0) + 1000 * size
-    found[CPU] = max(0, 1000 * len(node.machine.online) - reserved_cpu)
-    found[MEMORY] = max(0, found.get(MEMORY, 0) - 1000 * reserved_memory)
-    found |= {resource: 1000 * len(devices) for resource, devices in node.inventory.resources.items()}
-    return dict(sorted(found.items()))
 
 
 NONE = Needs((), 0, 0)

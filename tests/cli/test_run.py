@@ -90,7 +90,7 @@ def test_a_state_folder_that_is_not_there_names_the_one_that_make_run_made(
 ) -> None:
     """After `make run` a command without --state-dir looks into the agent's folder: the error names the other one."""
     monkeypatch.chdir(pods.parent)
-    monkeypatch.setattr("agent.app.trees.DEFAULT_STATE", pods.parent / "nowhere")
+    monkeypatch.setattr("agent.app.places.DEFAULT_STATE", pods.parent / "nowhere")
     none = ["state", "--state-dir", str(pods.parent / "nowhere")]
     assert "make run" not in str(CliRunner().invoke(group, none).exception)
     run(pods, "--state-dir", "run/here", state=False)

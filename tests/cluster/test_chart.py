@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agent.app.trees import DEFAULT_STATE
+from agent.app.places import DEFAULT_STATE
 from tests.chart import schemas
 from tests.cluster.control_plane import ApiError, ControlPlane, path_of
 from tests.cluster.nodes import MERGE, SYSTEM, Agent, Place, wait

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agent.app.trees import MOUNT
+from agent.app.places import MOUNT
 from agent.errors import HostError
 from agent.host.cgroups.mounts import find_mounts
 from agent.host.standin import OWN_FOLDER, RealStandIn, has_kubelet

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agent.app.offline import folder as state_folder
+from agent.app.statedir import beside
 from agent.host import cpu_files
 from agent.host.checkpoint import Checkpoint
 from agent.host.cpu_files import DESTINATION, FILE, FOLDER, CpuFiles
@@ -275,6 +275,6 @@ def test_s17_a_node_that_is_left_keeps_no_folder(tmp_path: Path) -> None:
     served = Served(tmp_path)
     served.create(burstable("b", **NOTE))
     with _store(served.state) as store:
-        state_folder.forget(store)
+        beside.forget(store)
     assert not (served.state / FOLDER).exists()
     cpu_files.forget(served.state)

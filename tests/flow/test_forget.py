@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from agent.app.offline.folder import BESIDE
 from agent.app.statedir import last_settings
 from agent.app.statedir import node_allocatable as kept
+from agent.app.statedir.beside import BESIDE
 from agent.cli import group
 from agent.errors import CheckpointUnwritableError
 from agent.host.checkpoint import Checkpoint

@@ -144,7 +144,7 @@ def test_a_machine_that_changed_is_read_again_and_told(
 ) -> None:
     """A CPU and memory go after an event: digest changes, the ledger is carried over, each change is one sentence."""
     machine = [parse_synthetic(WHOLE + ", 16G per node")]
-    monkeypatch.setattr(setup, "open_machine", lambda _root: machine[0])
+    monkeypatch.setattr(setup, "machine_at", lambda _root: machine[0])
     monkeypatch.setattr(
         machine_watch.MachineWatch.__init__, "__kwdefaults__", {"listen": lambda: announcer, "again": 300.0}
     )
@@ -198,7 +198,7 @@ def test_new_settings_are_followed_after_a_moment_of_blindness(
         return open_machine(root)
 
     with serving(tmp_path, config=config) as running:
-        monkeypatch.setattr(setup, "open_machine", opened)
+        monkeypatch.setattr(setup, "machine_at", opened)
         config.write_text("cpuManagerReconcilePeriod: 1s\nreservedSystemCPUs: '0-1'\n")
         eventually(lambda: str(running.node.engine.node.reserved) == "0-1")
         assert wrong == []

@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.accounting.invariants import check
+from agent.core.admission.allocatable import node_room
 from agent.core.admission.node import Node
 from agent.core.admission.waiting import FINAL
-from agent.forecast.scheduling import Strategy, needs_of, room_of
+from agent.forecast.scheduling import Strategy, needs_of
 from agent.forecast.simulation import RUNNING, Add, End, Event, Pass, PodState, Result, Simulation, Site
 from agent.forecast.workload import WorkloadItem
 from agent.model.pod import Pod
@@ -145,7 +146,7 @@ def test_many_nodes_keep_the_rules(
     sites = []
     for number, text in enumerate((*MACHINES, MACHINES[1])):
         node = managers_of(text, document)
-        room = room_of(node, reserved_cpu=1000, reserved_memory=0, most_pods=6)
+        room = node_room(node, reserved_cpu=1000, reserved_memory=0, most_pods=6)
         sites.append(Site(f"node-{number}", node, room, SWITCHES, exempt))
     done, listed = list[Event](), list[str]()
     for number, step in enumerate(steps):

@@ -18,14 +18,21 @@ READERS = {
     "agent.app.page.values",
     "agent.app.standalone.build",
 }
+OTHER_WORK = (
+    "agent.forecast", "agent.app.offline", "agent.app.fleet", "agent.app.simulate", "agent.app.standalone",
+    "agent.host.scratch", "agent.host.standin", "agent.host.archives", "agent.host.lstopo", "agent.host.machines",
+    "agent.core.machines.lstopo", "agent.core.machines.synthetic",
+)  # fmt: skip
+"""Packages and modules of forecasts, of offline commands, and of machines and kernels that are not this one's."""
 
 
 def test_the_agent_starts_without_what_only_readers_need() -> None:
-    """Explanations, drawings, the page's values and the folder of manifests load when somebody asks."""
+    """Explanations, drawings, the page's values, forecasts and recorded machines load when they are asked for."""
     code = "import sys, agent.cli.run, agent.cli.run_cluster; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "agent.app.cluster.build" in loaded
     assert not READERS & {*loaded}
+    assert [each for each in loaded if each.startswith(OTHER_WORK)] == []
 
 
 def test_a_node_pays_for_no_client_that_it_does_not_use() -> None:

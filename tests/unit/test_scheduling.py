@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forecast.scheduling import Needs, Scheduler, Strategy, needs_of, room_of
+from agent.core.admission.allocatable import node_room
+from agent.forecast.scheduling import Needs, Scheduler, Strategy, needs_of
 from agent.model.podspec import pod_from
 from tests.world.nodes import managers_of
 
@@ -136,7 +137,7 @@ def test_allocatable_is_what_the_machine_has_less_what_is_reserved() -> None:
     """Offline CPUs and huge pages are no CPUs and no memory; devices that numalign hands out are resources."""
     machine = "2 sockets x 4 cores, 4G per node, 512 2Mi pages on 0, 2 nics on 1, offline 7"
     node = managers_of(machine, {"devices": [{"resource": "numalign.io/nic", "class": "02"}]})
-    found = room_of(node, reserved_cpu=500, reserved_memory=2**30, most_pods=10)
+    found = node_room(node, reserved_cpu=500, reserved_memory=2**30, most_pods=10)
     assert found == {
         "cpu": 6500, "memory": 6 * GI, "hugepages-2Mi": GI, "numalign.io/nic": 2000, "pods": 10_000,
     }  # fmt: skip

@@ -38,12 +38,11 @@ from agent.app.statedir.unplaced_pods import UnplacedPods
 from agent.core.request.exempt import Exemptions
 from agent.engine.engine import Engine
 from agent.engine.ports import Steps
-from agent.host.cgroups import Cgroups
+from agent.host.cgroups.opening import open_cgroups
 from agent.host.checkpoint import Checkpoint
 from agent.host.cpu_files import CpuFiles
 from agent.host.node_memory import NodeMemory
 from agent.host.podresources.client import PodResources
-from agent.host.scratch import Scratch, is_scratch
 from agent.kube.access import ApiAccess
 from agent.kube.client import KubeClient
 from agent.kube.objects.mirrors import Mirrors
@@ -120,7 +119,7 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
         node = RememberedNode(options.state, start.node)
         hotplug = MachineWatch(options.root, pulse.wake, lambda text: reporters.problem("hot-plug", text))
         setup = FollowedSetup(options.config, options.root, options.state, hotplug, lambda: node.remembered)
-        cgroups = _cgroups(options)
+        cgroups = open_cgroups(options.cgroup_root, options.kubepods)
         memory = None if options.root else NodeMemory()
 
         def exemptions() -> Exemptions:
@@ -274,9 +273,3 @@ def _action_counter(metrics: Metrics) -> Callable[[str, str], None]:
             metrics.count("pod_actions_total", label if what == "action" else f"{what}-{label}")
 
     return count
-
-
-def _cgroups(options: ClusterOptions) -> Cgroups:
-    if is_scratch(options.cgroup_root):
-        return Cgroups(options.cgroup_root, kernel=Scratch(options.cgroup_root).kernel, kubepods=options.kubepods)
-    return Cgroups(options.cgroup_root, kubepods=options.kubepods)

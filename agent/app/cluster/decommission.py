@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from agent.app.offline import folder as state_folder
-from agent.app.offline.releasing import Released, remaining
+from agent.app.statedir import beside
+from agent.core.cgroups.remains import Released, remaining
 from agent.core.request.annotations import RELEASE, RELEASED
 from agent.engine.engine import Engine
 from agent.engine.ports import CgroupTree
@@ -149,5 +149,5 @@ class Decommission:
             CheckpointUnwritableError: it cannot be removed.
         """
         if self.asked and self._answered == self.asked and self._released is not None and self._released.clean:
-            state_folder.forget(store)
+            beside.forget(store)
             LOG.info("the ledger was removed: this node was released")

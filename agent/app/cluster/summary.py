@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from agent.errors import SummaryError
-from agent.forecast.node_summary import LARGEST, TOO_LARGE, NodeSummary, decode, encode, summarize
 from agent.node.fault_isolation import Isolated, sentence
 from agent.node.state import State
 from agent.observe.logs import LOG
 from agent.settings import Settings
+
+if TYPE_CHECKING:
+    from agent.forecast.node_summary import NodeSummary
 
 
 class SummaryText:
@@ -47,6 +50,13 @@ class SummaryText:
         return self._text
 
     def _made(self, state: State, settings: Settings, enforcing: bool) -> str:  # noqa: FBT001 - what the loop knows
+        from agent.forecast.node_summary import (  # noqa: PLC0415 - loaded where it is published
+            LARGEST,
+            TOO_LARGE,
+            encode,
+            summarize,
+        )
+
         now = self._wall()
         made = summarize(
             state, began=now - self._clock(), enforcing=enforcing, excluded=settings.excluded_namespaces,
@@ -69,9 +79,11 @@ class SummaryText:
 
 def says_the_same(stored: str, made: str) -> bool:
     """Whether two texts differ in generation and moments alone: after a restart the one that is stored stays."""
+    from agent.forecast.node_summary import decode  # noqa: PLC0415 - as above
+
     try:
         return _content(decode(stored)) == _content(decode(made))
-    except SummaryError:  # whoever wrote what is stored
+    except SummaryError:  # of the text that is stored
         return False
 
 

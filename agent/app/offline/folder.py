@@ -1,7 +1,6 @@
-"""The agent's state folder: the saved ledger, and the small files that are kept beside it.
+"""The agent's state folder, read by the commands that answer from it.
 
-Whoever adds a file to it names it here, or it stays behind when the node is left. Read here by the commands that
-answer from it (`numalign state`, `explain`, `plan`, `verify`, `release`).
+They are `numalign state`, `explain`, `plan`, `verify` and `release`.
 """
 
 from __future__ import annotations
@@ -9,33 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from agent.app import setup, trees
-from agent.app.statedir import last_settings, recovery_report
+from agent.app import places, setup
 from agent.app.statedir import node_allocatable as kept
-from agent.app.statedir import unplaced_pods as unplaced
 from agent.core.machines.identity import as_it_was as held_to
 from agent.core.machines.identity import differs
-from agent.errors import BadDocumentError, CheckpointUnwritableError, HostError, MalformedError, SettingsError
-from agent.host import cpu_files
+from agent.errors import BadDocumentError, HostError, MalformedError, SettingsError
 from agent.host.checkpoint import Checkpoint, Saved
 from agent.model.ledger import Ledger
 from agent.node.migrate import migrate
-
-BESIDE = (kept.FILE, unplaced.FILE, recovery_report.FILE, last_settings.FILE)
-"""Names of the files beside the ledger."""
-
-
-def forget(store: Checkpoint) -> None:
-    """Remove all that an agent keeps there; the folder, a scratch tree in it and files of other names stay.
-
-    Raises:
-        CheckpointUnwritableError: a file cannot be removed.
-    """
-    store.forget(*BESIDE)
-    try:
-        cpu_files.forget(store.path.parent)
-    except OSError as error:
-        raise CheckpointUnwritableError(str(error.filename), f"cannot be removed: {error.strerror}") from error
 
 
 def saved_in(store: Checkpoint) -> Saved:
@@ -54,7 +34,7 @@ def saved_in(store: Checkpoint) -> Saved:
 
 def _instead(store: Checkpoint) -> str:
     """The state folder that `make run` made here last, as a remedy where none was named; else ""."""
-    if store.path.parent != trees.DEFAULT_STATE:
+    if store.path.parent != places.DEFAULT_STATE:
         return ""
     try:
         made = sorted((each.stat().st_mtime, each.parent) for each in Path("run").glob("*/checkpoint.json"))

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from agent.app import setup
 from agent.app.offline.folder import saved_in, setup_of
+from agent.app.places import AUTO, MOUNT, SCRATCH
 from agent.app.standalone.runtime import names_of
-from agent.app.trees import AUTO, MOUNT, SCRATCH
 from agent.core.cgroups.desired import desired_sets
 from agent.core.cgroups.naming import named
 from agent.core.cgroups.verify import CgroupCase, VerifyReport, check
@@ -27,9 +27,10 @@ from agent.engine.enforcer import Enforcer
 from agent.errors import CheckpointCorruptError, CheckpointTooNewError, HostError, SettingsError
 from agent.host.cgroups import Cgroups
 from agent.host.cgroups.mounts import find_mounts
+from agent.host.cgroups.opening import is_scratch
 from agent.host.checkpoint import Checkpoint, Saved
 from agent.host.podlogs import read_pod_logs
-from agent.host.scratch import Scratch, is_scratch
+from agent.host.scratch import Scratch
 from agent.host.standin import OWN_FOLDER
 from agent.model.cgroup import Level, Observed
 from agent.model.idset import CpuSet

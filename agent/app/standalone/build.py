@@ -12,6 +12,7 @@ from pathlib import Path
 from agent import __version__
 from agent.app import setup as setups
 from agent.app.page.server import NodePage
+from agent.app.places import SCRATCH
 from agent.app.reporters import Measured, Reporters
 from agent.app.service.begin import StartFacts, begin
 from agent.app.service.edges import AUTO, DeviceHints, NodeEdges, Sockets
@@ -25,7 +26,7 @@ from agent.app.standalone.served_folder import ServedFolder
 from agent.app.standalone.static_pods import StaticPods
 from agent.app.statedir import recovery_report, unplaced_pods
 from agent.app.statedir.unplaced_pods import UnplacedPods
-from agent.app.trees import SCRATCH, ServedTree, open_tree
+from agent.app.trees import ServedTree, open_tree
 from agent.core.explain.remarks import beyond
 from agent.engine.ports import Steps
 from agent.errors import SettingsError

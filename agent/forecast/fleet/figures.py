@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from agent.core.accounting.fragmentation import largest_aligned
 from agent.core.accounting.usage import NodeUse, usage
+from agent.core.admission.allocatable import CPU, MEMORY, MOST_PODS, node_room
 from agent.core.admission.node import Node
 from agent.core.request.amounts import exclusive_count
 from agent.forecast.fleet.values import FleetNode, Lack
 from agent.forecast.node_summary import Managers, NodeSummary
-from agent.forecast.scheduling import CPU, MEMORY, MOST_PODS, room_of
 from agent.model.machine import Machine
 
 
@@ -104,7 +104,9 @@ def allocatable_of(node: FleetNode, summary: NodeSummary, managers: Node) -> Map
     if node.allocatable:
         return {CPU: 0, MEMORY: 0, **node.allocatable}
     system = sum(use.memory[MEMORY].system for use in usage(summary.ledger, managers) if MEMORY in use.memory)
-    return room_of(managers, reserved_cpu=1000 * len(managers.reserved), reserved_memory=system, most_pods=MOST_PODS)
+    return node_room(
+        managers, reserved_cpu=1000 * len(managers.reserved), reserved_memory=system, most_pods=MOST_PODS
+    )
 
 
 def shape_of(machine: Machine) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from agent.core.admission.allocatable import CPU
 from agent.core.admission.node import Node
 from agent.core.request.amounts import HUGE
 from agent.errors import MalformedError
@@ -18,7 +19,7 @@ from agent.forecast.fleet.values import Fleet, FleetNode, FleetPod
 from agent.forecast.nameless import digest_of
 from agent.forecast.node_summary import Managers, NodeSummary, WaitingPod
 from agent.forecast.placing import ANYWHERE, BindingFacts, Placing, facts_of, placing_of
-from agent.forecast.scheduling import CPU, needs_of
+from agent.forecast.scheduling import needs_of
 from agent.model.fields import Field
 from agent.model.outcome import Admitted
 from agent.model.pod import Container, Pod, Qos

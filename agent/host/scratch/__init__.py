@@ -19,14 +19,14 @@ from pathlib import Path
 from agent.errors import HostError
 from agent.host.cgroups import layout
 from agent.host.cgroups.layout import CgroupDriver, ContainerRuntime
+from agent.host.cgroups.opening import SCRATCH_MARK
 from agent.host.scratch.kernel import CPUS, MEMS, CpusetKernel, ScratchKernel, modified
 from agent.host.scratch.store import TreeFolder
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Qos
 
-__all__ = ["CgroupDriver", "ContainerRuntime", "CpusetKernel", "Scratch", "ScratchKernel", "is_scratch"]
+__all__ = ["CgroupDriver", "ContainerRuntime", "CpusetKernel", "Scratch", "ScratchKernel"]
 
-_MARK = ".numalign-scratch.json"
 _FIRST_PID = 1000
 
 
@@ -51,11 +51,6 @@ class Layout:
     linux: tuple[int, int] = (6, 12)
 
 
-def is_scratch(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder says of itself that it is a scratch tree."""
-    return Path(folder, _MARK).is_file()
-
-
 class Scratch:
     """A scratch tree. Make one with `create`, open an old one with `Scratch(folder)`.
 
@@ -67,7 +62,7 @@ class Scratch:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         try:
-            facts = json.loads((self.folder / _MARK).read_text("utf-8"))
+            facts = json.loads((self.folder / SCRATCH_MARK).read_text("utf-8"))
             made = facts["layout"]
             kinds = {"driver": CgroupDriver(made["driver"]), "runtime": ContainerRuntime(made["runtime"])}
             lists = {"root": tuple(made["root"]), "linux": tuple(made.get("linux", Layout.linux))}
@@ -106,7 +101,7 @@ class Scratch:
             if any(base.iterdir()):
                 raise HostError(str(base), "is not empty; a scratch tree wants a folder of its own")
             facts = {"layout": asdict(setup), "cpus": str(cpus), "nodes": str(nodes)}
-            (base / _MARK).write_text(json.dumps(facts), "utf-8")
+            (base / SCRATCH_MARK).write_text(json.dumps(facts), "utf-8")
             if setup.version == 1:
                 for name in ("cpuset", "cpu", "memory"):
                     (base / name).mkdir()

@@ -1,0 +1,27 @@
+"""The small files that are kept beside the saved ledger, by name, and how all of them are removed.
+
+A file that is added to the state folder is named here, or it stays behind when the node is left.
+"""
+
+from __future__ import annotations
+
+from agent.app.statedir import last_settings, node_allocatable, recovery_report, unplaced_pods
+from agent.errors import CheckpointUnwritableError
+from agent.host import cpu_files
+from agent.host.checkpoint import Checkpoint
+
+BESIDE = (node_allocatable.FILE, unplaced_pods.FILE, recovery_report.FILE, last_settings.FILE)
+"""Names of the files beside the ledger."""
+
+
+def forget(store: Checkpoint) -> None:
+    """Remove all that an agent keeps there; the folder, a scratch tree in it and files of other names stay.
+
+    Raises:
+        CheckpointUnwritableError: a file cannot be removed.
+    """
+    store.forget(*BESIDE)
+    try:
+        cpu_files.forget(store.path.parent)
+    except OSError as error:
+        raise CheckpointUnwritableError(str(error.filename), f"cannot be removed: {error.strerror}") from error
