@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import grimp
 
-DRAWN = ("agent.core", "agent.app", "agent.kube", "agent.host", "agent.engine")
+DRAWN = ("agent.core", "agent.app", "agent.kube", "agent.host", "agent.engine", "agent.forecast", "agent.node")
 """Packages whose rooms (their direct children) are drawn; first come all modules, and the layers."""
 
 Graph = Mapping[str, frozenset[str]]

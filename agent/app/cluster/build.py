@@ -25,6 +25,7 @@ from agent.app.cluster.start import PATIENCE, Start, read_start
 from agent.app.cluster.summary import SummaryText, says_the_same
 from agent.app.cluster.topology_loop import TopologyLoop
 from agent.app.page.server import NodePage
+from agent.app.places import open_cgroups
 from agent.app.reporters import Measured, Reporters
 from agent.app.service.affinities import Affinities
 from agent.app.service.begin import Begun, StartFacts, begin
@@ -38,7 +39,6 @@ from agent.app.statedir.unplaced_pods import UnplacedPods
 from agent.core.request.exempt import Exemptions
 from agent.engine.engine import Engine
 from agent.engine.ports import Steps
-from agent.host.cgroups.opening import open_cgroups
 from agent.host.checkpoint import Checkpoint
 from agent.host.cpu_files import CpuFiles
 from agent.host.node_memory import NodeMemory

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agent.app import setup
 from agent.app.offline.folder import saved_in, setup_of
-from agent.app.places import AUTO, MOUNT, SCRATCH
+from agent.app.places import AUTO, MOUNT, SCRATCH, is_scratch
 from agent.app.standalone.runtime import names_of
 from agent.core.cgroups.desired import desired_sets
 from agent.core.cgroups.naming import named
@@ -27,7 +27,6 @@ from agent.engine.enforcer import Enforcer
 from agent.errors import CheckpointCorruptError, CheckpointTooNewError, HostError, SettingsError
 from agent.host.cgroups import Cgroups
 from agent.host.cgroups.mounts import find_mounts
-from agent.host.cgroups.opening import is_scratch
 from agent.host.checkpoint import Checkpoint, Saved
 from agent.host.podlogs import read_pod_logs
 from agent.host.scratch import Scratch

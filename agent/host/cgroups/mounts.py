@@ -16,6 +16,9 @@ from pathlib import Path
 
 from agent.errors import HostError
 
+SCRATCH_MARK = ".numalign-scratch.json"
+"""A file by which a folder says that it is a scratch tree (`agent.host.scratch`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mounts:

@@ -19,7 +19,7 @@ from pathlib import Path
 from agent.errors import HostError
 from agent.host.cgroups import layout
 from agent.host.cgroups.layout import CgroupDriver, ContainerRuntime
-from agent.host.cgroups.opening import SCRATCH_MARK
+from agent.host.cgroups.mounts import SCRATCH_MARK
 from agent.host.scratch.kernel import CPUS, MEMS, CpusetKernel, ScratchKernel, modified
 from agent.host.scratch.store import TreeFolder
 from agent.model.idset import CpuSet, NodeSet
