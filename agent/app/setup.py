@@ -30,8 +30,7 @@ from agent.host.sysfs.discovery import discover
 from agent.model.devices import DeviceInventory
 from agent.model.machine import Machine
 from agent.model.rules import Enforcement
-from agent.node.tracked_pod import Switches
-from agent.node.wait_queue import most_waiting
+from agent.node.tracked_pod import Switches, most_waiting
 from agent.settings import Settings, parse, rules_of
 from agent.settings.conflicts import check_kernel
 from agent.settings.from_node import derives_sum, reserved_on_nodes, with_node_memory

@@ -2,10 +2,9 @@
 
     decide -> check the invariants -> save -> shrink the shared pool -> grant -> read back -> tell
 
-    engine       the lock, and a method for each event      enforcer     compares, plans, writes, reads back
-    admitter     pods that came together                    backoff      when a repair may be made again
-    keeper       checks and saves the next state            occupancy    which CPUs a container has not left yet
-    reconciler   has the kernel follow the state            ports        the edges, as Protocols
+    engine       the lock, and a method for each event      backoff      when a repair may be made again
+    effects      saves the state, has the kernel follow     occupancy    which CPUs a container has not left yet
+    enforcer     compares, plans, writes, reads back        ports        the edges, as Protocols
 
 Nothing is written that was not saved, and nothing is told that was not read back. What an event makes of the state is
 decided by `agent.node`; this package may be changed without a change of any decision. It names no edge and opens no

@@ -1,6 +1,6 @@
 """From a saved ledger to the kernel: observe, plan, write in order, remember what was written.
 
-Used by `agent.engine.reconciler` only, under the engine's lock. Which writes are needed, in which order and why is
+Used by `agent.engine.effects` only, under the engine's lock. Which writes are needed, in which order and why is
 for `agent.core.cgroups.plan`, `release` and `drift`; whether the result is what was granted for
 `agent.core.cgroups.enforced`.
 """
@@ -32,8 +32,8 @@ from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.rules import Rules
+from agent.node.answers import KernelAnswered
 from agent.node.fault_isolation import sentence
-from agent.node.transitions import KernelAnswered
 
 STARTS = 30.0
 """Seconds in which a runtime starts a container: until then its first pages may lie where its sets were not yet."""
@@ -69,16 +69,8 @@ class Enforcer:
         """More names, from `hear`."""
         self.living: Collection[str] = ()
         """Ids of the containers that were there at the last look."""
-        self.movers: Collection[str] = ()
-        """Uids of pods that want their memory bound even when the kernel moves it."""
-        self.unsaved: Collection[tuple[str, str]] = ()
-        """Containers (pod uid, name) whose grants are not saved: nothing is written to their cgroups."""
         self.halted = False
         """The kill switch, without the engine's lock: nothing is written from now on, not even the rest of a plan."""
-        self.unbound: Mapping[str, NodeSet] = {}
-        """Containers whose memory stays unbound, since they have pages on other nodes: id -> nodes (safety.md S4)."""
-        self.faults: Mapping[str, str] = {}
-        """Pods whose sets could not be worked out at the last look, by uid, each with why: theirs are left alone."""
         self._unbound_since: dict[str, float] = {}
         self._nameless_since: dict[str, float] | None = None
         """Containers and sandboxes that nobody named: id -> when they were seen first; None before any look."""
@@ -163,7 +155,8 @@ class Enforcer:
 
     def enforce(
         self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed, stopped: Callable[[], str], *,
-        left: Callable[[CpuSet], None], lift_quota: bool, all_named: bool,
+        left: Callable[[CpuSet], None], lift_quota: bool, all_named: bool, movers: Collection[str] = (),
+        unsaved: Collection[tuple[str, str]] = (),
     ) -> tuple[tuple[Written, ...], KernelAnswered]:  # fmt: skip
         """Write what differs, unless that is stopped; what was written, and whose grants are not in force (`Look`).
 
@@ -177,6 +170,8 @@ class Enforcer:
                 container still stands that does not hold them any more.
             lift_quota: whether pods with exclusive CPUs lose their CFS quota (safety.md S16).
             all_named: whether every container has been named (`agent.core.cgroups.naming`).
+            movers: uids of pods that want their memory bound even where the kernel moves it then.
+            unsaved: containers (pod uid, name) whose grants are not saved: nothing is written to their cgroups.
         """
         self.listen()
         self.given_up = self._cut = False
@@ -185,42 +180,43 @@ class Enforcer:
         self._read = (self._read | set(self.living)) & self.names.keys()
         names = named(ledger, self.names, observed, complete=all_named)
         self.cuts = cuts.standing(self.cuts, observed, machine.online)
-        wanted = self._desired_sets(ledger, names, observed, rules, machine)
-        if self.faults:
-            ledger = without(ledger, self.faults)
-        held = self.page_nodes(observed, wanted)
-        self._notice({each.container_id: held[each.path] for each in observed.cgroups if each.path in held})
+        wanted, faults = self._desired_sets(ledger, names, observed, rules, machine)
+        if faults:
+            ledger = without(ledger, faults)
+        held = self.page_nodes(observed, wanted, movers)
+        unbound = self._notice({each.container_id: held[each.path] for each in observed.cgroups if each.path in held})
         results: tuple[Written, ...] = ()
         lift = lift_quota and rules.cpu.static
         if not stopped():
             writes = plan(observed, wanted, held=held)
             writes += quota_plan(ledger, names, observed, lift=lift)
-            kept = {each.path for each in observed.cgroups if names.get(each.container_id) in self.unsaved}
+            kept = {each.path for each in observed.cgroups if names.get(each.container_id) in unsaved}
             saved = tuple(each for each in writes if each.path not in kept)
             results = self._repair(saved, wanted, observed, machine, ledger, left)
             self._errors |= {(each.path, each.file): UNSAVED for each in writes if each.path in kept}
             self.cuts = cuts.after(self.cuts, observed, results)
-        soon = {each.path for each in observed.cgroups if each.path in held and each.container_id not in self.unbound}
+        soon = {each.path for each in observed.cgroups if each.path in held and each.container_id not in unbound}
         tree = after(observed, results)
         throttled = quota_plan(ledger, names, tree, lift=True) if lift else ()
         why = stopped()
         look = Look(
-            ledger, names, machine, wanted, tree, self._errors, self.unbound, soon,
+            ledger, names, machine, wanted, tree, self._errors, unbound, soon,
             {each.path: each for each in throttled}, why, self.given_up, self._left_nameless(observed),
         )  # fmt: skip
         lacking = unenforced(look)
-        lacking.update({uid: {"": f"its cgroups are left as they are: {text}"} for uid, text in self.faults.items()})
-        return results, KernelAnswered(lacking, self.faults, self.unbound, self.given_up, why, self.backoff.due)
+        lacking.update({uid: {"": f"its cgroups are left as they are: {text}"} for uid, text in faults.items()})
+        return results, KernelAnswered(lacking, faults, unbound, self.given_up, why, self.backoff.due)
 
     def _desired_sets(
         self, ledger: Ledger, names: Names, observed: Observed, rules: Rules, machine: Machine
-    ) -> dict[str, DesiredSets]:
-        wanted, faults = one_by_one(ledger, names, observed, rules, machine, self.cuts)
-        self.faults = {uid: sentence(error) for uid, error in faults.items()}
+    ) -> tuple[dict[str, DesiredSets], dict[str, str]]:
+        """Work out the set of each cgroup, by path; and why that failed, by uid of a pod that is left as it is."""
+        wanted, errors = one_by_one(ledger, names, observed, rules, machine, self.cuts)
+        faults = {uid: sentence(error) for uid, error in errors.items()}
         if managed(ledger, rules):
-            return wanted
+            return wanted, faults
         last = {path: value for (path, file), value in self._last.items() if file == CPUS}
-        return left_over(wanted, last, observed, self.cuts)
+        return left_over(wanted, last, observed, self.cuts), faults
 
     def learn(self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed) -> None:
         """What is in order counts as written by this agent, for sets that are to be taken back before any look."""
@@ -274,10 +270,11 @@ class Enforcer:
         self._last = {key: value for key, value in self._last.items() if key[0] in present}
         return results
 
-    def _notice(self, unbound: Mapping[str, NodeSet]) -> None:
+    def _notice(self, unbound: Mapping[str, NodeSet]) -> dict[str, NodeSet]:
+        """Note containers with pages on other nodes, by id; those that have had them for long stay unbound (S4)."""
         now = self.backoff.clock()
         self._unbound_since = {each: self._unbound_since.get(each, now) for each in unbound}
-        self.unbound = {each: nodes for each, nodes in unbound.items() if now - self._unbound_since[each] >= STARTS}
+        return {each: nodes for each, nodes in unbound.items() if now - self._unbound_since[each] >= STARTS}
 
     def _left_nameless(self, observed: Observed) -> set[str]:
         """Whom nobody names though there was time to; whoever was there at the first look had it."""
@@ -382,14 +379,22 @@ class Enforcer:
         """
         return any(number in self._nameless for names in tuple(self.announced) for number in names)
 
-    def page_nodes(self, observed: Observed, wanted: Mapping[str, DesiredSets]) -> Mapping[str, NodeSet]:
-        """Where the pages of containers lie whose memory is to be bound and is not yet (safety.md S4)."""
+    def page_nodes(
+        self, observed: Observed, wanted: Mapping[str, DesiredSets], movers: Collection[str]
+    ) -> Mapping[str, NodeSet]:
+        """Find where the pages of containers lie whose memory is to be bound and is not yet (safety.md S4), by path.
+
+        Args:
+            observed: the tree.
+            wanted: path -> its sets.
+            movers: uids of pods that are left out, since the kernel may move their memory.
+        """
         held: dict[str, NodeSet] = {}
         for cgroup in observed.cgroups:
             mems = wanted.get(cgroup.path, DesiredSets()).mems
             if cgroup.level is not Level.CONTAINER or mems is None or cgroup.mems == mems:
                 continue
-            if cgroup.pod_uid in self.movers:
+            if cgroup.pod_uid in movers:
                 continue
             try:
                 nodes = NodeSet.from_ids(node for node, size in self._cgroups.pages(cgroup.path).items() if size)

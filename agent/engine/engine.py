@@ -1,13 +1,10 @@
-"""The engine: the only lock, and one order of effects.
+"""The engine: the only lock. Each event is a method, and has the name of the transition that it goes through.
 
-    decide -> check the books -> save (or stop) -> shrink the shared pool -> grant -> read back -> tell
+    event -> transition (`agent.node`) -> check, save, enforce, tell (`agent.engine.effects`)
 
-A release goes the same way (save, then widen): nothing is ever written that was not saved, and a crash between two
-effects leaves a ledger that the next start can only complete. Whoever knows of a pod, a container, a change of the
-machine or of the settings calls in here; everything runs under one lock, and nothing in here waits for a network.
-
-What an event makes of the state is `agent.node.transitions`'; a state counts when `agent.engine.keeper` has saved
-it. Driven by `agent.app`: the watch of the API, the folder of manifests, NRI, new cgroup folders and timers.
+The watch of the API server, the folder of manifests, NRI, new cgroup folders and timers call in here. Everything runs
+under one lock, and nothing in here waits for a network. Where a rule of the books breaks among several pods, they are
+decided and saved one by one; a pod that breaks a rule is set aside, and costs no other pod anything.
 """
 
 from __future__ import annotations
@@ -18,31 +15,31 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agent.core.admission.node import Node
+from agent.core.admission.resize import pending
 from agent.core.cgroups.cuts import NONE, Cuts
-from agent.core.cgroups.naming import worth_saving
 from agent.core.devices.books import shared_sentences
 from agent.core.devices.kubelet import Given, Offered
-from agent.engine.admitter import Admitter
+from agent.engine.effects import Effects
 from agent.engine.enforcer import Enforcer
-from agent.engine.keeper import Keeper
 from agent.engine.memory_pressure import MemoryPressure, Room
 from agent.engine.ports import CgroupTree, Reporter, Steps, Store
-from agent.engine.reconciler import Reconciler
 from agent.model.cgroup import Written
 from agent.model.claims import Claims
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
-from agent.node import early, second_look, transitions
+from agent.node import answers, early, second_look, transitions
 from agent.node.adopt import AnnotatedGrant
 from agent.node.fault_isolation import Isolated, one_by_one, sentence
 from agent.node.leavers import is_open
 from agent.node.migrate import Migrated
 from agent.node.obstacle import with_obstacle
-from agent.node.placing_again import outside
+from agent.node.placing_again import outside, placed_again
+from agent.node.recover import recover
 from agent.node.state import State
 from agent.node.tracked_pod import SWITCHES, Exempt, Switches, TrackedPod
-from agent.node.transitions import Moment
+from agent.node.transitions import Moment, Transition
+from agent.node.wait_queue import queue_of
 
 PLACED_AGAIN = "the machine has other CPUs, NUMA nodes or memory than before; pods that did not run were placed again"
 OUTSIDE = "the kubelet's own cgroup has less than was granted; pods that did not run were placed again"
@@ -51,7 +48,7 @@ MOST_NAMED = 5
 
 
 class Engine:
-    """Every event is a method, and takes the lock.
+    """One node. Every event takes the lock.
 
     Args:
         node: the managers.
@@ -61,12 +58,11 @@ class Engine:
         switches: see Switches.
         steps: told between every two effects.
         saved: `ledger` is what the store holds; if not, it is saved before anything is written.
-        complete: `ledger` comes from a checkpoint. Without one, cgroups of pods that nobody named yet may hold what
-            an earlier agent granted: nothing is written before the first complete list of pods.
-            So it is with one that was saved before such a list.
-        room: what NUMA nodes' memory could still give, by the kernel (safety.md S7); None where nobody can say.
+        complete: `ledger` comes from a checkpoint that was saved after a complete list of pods. Without one, cgroups
+            of pods without a name may hold what an earlier agent granted: nothing is written before such a list.
+        room: what NUMA nodes' memory could still give, by the kernel (safety.md S7); None where it is not known.
         clock: seconds of a steady clock.
-        halting: whether the kill switch was pulled where nobody has told the engine yet; asked before every write.
+        halting: whether the kill switch was pulled and the engine has not been told yet; asked before every write.
     """
 
     def __init__(
@@ -79,39 +75,31 @@ class Engine:
         self._reporter, self._exempt, self._clock = reporter, exempt, clock
         self._looked = clock()
         self._enforcer = Enforcer(cgroups, steps, clock=clock, halting=halting)
-        self._keeper = Keeper(
-            transitions.begun(node, ledger, switches, saved=saved, complete=complete), store, reporter, steps,
-            lambda ledger: worth_saving(ledger, self._enforcer.names, self._enforcer.living),
-            lambda: self._enforcer.cuts,
-        )  # fmt: skip
-        self._reconciler = Reconciler(self._keeper, self._enforcer, reporter, steps, clock)
+        begun = transitions.begun(node, ledger, switches, saved=saved, complete=complete)
+        self._effects = Effects(begun, store, self._enforcer, reporter, steps, clock)
         self._memory = MemoryPressure(room, cgroups, lambda text: reporter.problem("meminfo", text))
-        self._admitter = Admitter(self._keeper, self._reconciler, self._enforcer, reporter, self._moment)
 
     # ---- for readers; what takes the lock waits until the event that goes on is told
 
     @property
     def snapshot(self) -> State:
         """The state that counts; takes no lock."""
-        return self._keeper.state
+        return self._effects.state
 
     @property
     def ledger(self) -> Ledger:
         """The grants now; takes the lock."""
-        with self._lock:
-            return self._state.ledger
+        return self.at_rest().ledger
 
     @property
     def node(self) -> Node:
         """The managers now; takes the lock."""
-        with self._lock:
-            return self._state.node
+        return self.at_rest().node
 
     @property
     def pods(self) -> Mapping[str, TrackedPod]:
         """Every pod that the engine knows, by uid; takes the lock."""
-        with self._lock:
-            return self._state.pods
+        return self.at_rest().pods
 
     @property
     def names(self) -> Mapping[str, tuple[str, str]]:
@@ -121,7 +109,7 @@ class Engine:
     @property
     def switches(self) -> Switches:
         """The engine's own settings now; observe-only while another program writes cpusets, too."""
-        return replace(self.snapshot.switches, observe_only=self._reconciler.off)
+        return replace(self.snapshot.switches, observe_only=self._effects.off)
 
     def at_rest(self) -> State:
         """The state while nothing is decided or written: what it says of the kernel is so; takes the lock."""
@@ -131,13 +119,13 @@ class Engine:
     @property
     def acting(self) -> bool:
         """Whether pods and cgroups are acted on: no switch (safety rule S3), no other writer (S10); takes no lock."""
-        return not self._reconciler.off
+        return not self._effects.off
 
     @property
     def halted(self) -> bool:
         """The kill switch that waits for no lock (safety.md S3): a plan that is being written stops where it is.
 
-        On as well while it stands where nobody has told it from yet: the settings are followed only after that plan.
+        On as well while the engine has not been told of it: the settings are followed after that plan.
         """
         return self._enforcer.off
 
@@ -160,35 +148,32 @@ class Engine:
         """Save what the engine began with, unless it is saved: readers of the store know a ledger from the start."""
         with self._lock:
             if not self._state.stands:
-                self._keeper.save()
-            self._reconciler.tell_barred()
+                self._effects.save()
+            self._effects.tell_barred()
             for text in shared_sentences(self._state.ledger, self._state.node.inventory.groups):
                 self._reporter.problem("devices", text)
 
     def inherit(self, before: Ledger | None) -> None:
-        """What an earlier agent saved last, None for nothing: what the store has until this agent can save.
+        """Take what an earlier agent saved last, None for nothing: the store has it until this agent can save.
 
-        Sets as this has them count as written by this agent.
-
-        With the policy none they are taken back, also where the policy was changed while no agent ran. Where it was
-        saved on another machine (a reboot with other NUMA nodes), pods that do not run are placed again; so are those
-        outside what the kubelet's own cgroup has in force.
+        Sets as this has them count as written by this agent. With the policy none they are taken back, also where the
+        policy was changed while no agent ran. Where it was saved on another machine (a reboot with other NUMA nodes),
+        pods that do not run are placed again; so are those outside what the kubelet's own cgroup has in force.
         """
         with self._lock:
             if before is not None and self._state.complete:
                 ledger, machine = self._state.ledger, self._state.node.machine
                 moved = before.machine != machine.digest
-                again = self._admitter.place_again(ledger.pods if moved else outside(ledger, machine))
+                again = self._place_again(ledger.pods if moved else outside(ledger, machine))
                 if again:
                     names = ", ".join(pod.key for pod in again[:MOST_NAMED])
                     more = f" and {len(again) - MOST_NAMED} more" if len(again) > MOST_NAMED else ""
                     self._reporter.problem("machine", f"{PLACED_AGAIN if moved else OUTSIDE}: {names}{more}")
+            self._effects.note(answers.inherited(self._state, before))
             state = self._state
-            if before is not None and not state.stands:
-                self._keeper.note(replace(state, saved=before))
             if before is None or before.cpus.shared == state.ledger.cpus.shared or state.node.rules.cpu.static:
                 return
-            observed = self._reconciler.observe()
+            observed = self._effects.observe()
             if observed is not None:
                 self._enforcer.learn(before, state.node.rules, state.node.machine, observed)
 
@@ -199,23 +184,22 @@ class Engine:
 
         Args:
             names: as `names` has them.
-            stood: see Reconciler.
+            stood: see Effects.
             cut: what applications' own cgroups had before they were cut.
         """
         with self._lock:
             self._enforcer.cuts = cut
             self._enforcer.names.update(names)
-            self._reconciler.stood = stood
+            self._effects.stood = stood
 
     def adopt(
         self, pods: Iterable[Pod], names: Mapping[str, tuple[str, str]], words: Mapping[str, AnnotatedGrant],
         there: Collection[str] = (),
     ) -> None:  # fmt: skip
-        """Pods that run were listed for the first time, and the ledger may lack them: what they run on is theirs.
+        """Take over pods that run and that the ledger may lack: what they run on is theirs.
 
-        From now on cgroups are written: what runs is known, and what is told of pods can be read back.
-
-        As at a start (`agent.node.recover`), for one that had neither a ledger nor the API server.
+        As at a start (`agent.node.recover`), for an agent that had neither a ledger nor the API server. From now on
+        cgroups are written: what runs is known, and what is told of pods can be read back.
 
         Args:
             pods: all that run.
@@ -224,12 +208,32 @@ class Engine:
             there: uids of all pods of the list.
         """
         with self._lock:
-            observed = None if self._state.listening else self._reconciler.observe()
+            observed = None if self._state.listening else self._effects.observe()
             if observed is None:
                 return
             self._enforcer.names.update(names)
-            mine = [pod for pod in pods if not self._exempt(pod)]
-            self._admitter.adopt(mine, observed, words, {*there, *(pod.uid for pod in mine)})
+            ordered = _in_order(pod for pod in pods if not self._exempt(pod))
+
+            def take(some: Sequence[Pod]) -> None:
+                state, only = self._state, {pod.uid for pod in some}
+                found = recover(
+                    state.node, state.ledger, observed, self._enforcer.names, ordered, words=words, only=only
+                )
+                # what they run on is theirs though it cannot be saved
+                self._effects.commit(transitions.adopted(state, found), lambda _was, new: new)
+                for text in found.untold:
+                    self._reporter.problem("devices", text)
+
+            def failed(pod: Pod, error: Exception) -> None:
+                self._effects.aside([f"what pod {pod.key} runs on is not known: {sentence(error)}"])
+
+            one_by_one(ordered, take, failed)
+            with self._effects.alone("what containers of unknown pods run on"):
+                step = transitions.left_behind(self._state, observed, {*there, *(pod.uid for pod in ordered)})
+                # saved in any case, as a ledger that lacks no pod
+                self._effects.commit(step.state, lambda _was, new: new, always=True)
+                for text in step.problems:
+                    self._reporter.problem("unlisted", text)
 
     # ---- pods
 
@@ -241,30 +245,30 @@ class Engine:
             ran: uids of pods that run already: adopted, never refused (safety.md S4).
         """
         with self._lock:
-            self._admitter.free_ended()  # or a pod would be refused for one whose processes have ended since
+            self._free_ended()  # or a pod would be refused for one whose processes have ended since
             self._follow_in_force()
-            self._admitter.decide_each(pods, transitions.seen, ran)
+            self._decide_each(pods, transitions.pod_seen, ran)
 
     def pod_found(self, pod: Pod) -> None:
         """The runtime starts a pod that was not decided on: decided now, unless it is gone."""
         with self._lock:
-            self._admitter.free_ended()
+            self._free_ended()
             self._follow_in_force()
-            self._admitter.decide_each([pod], early.found, ())
+            self._decide_each([pod], early.pod_found)
 
     def pods_gone(self, uids: Iterable[str]) -> None:
         """Pods ended or left the API. What they hold is freed when their processes have ended (safety.md S13)."""
         with self._lock:
-            self._keeper.note(transitions.ended(self._state, tuple(uids)))
-            self._admitter.free_ended()
+            self._effects.note(transitions.pods_gone(self._state, tuple(uids)))
+            self._free_ended()
 
     def pods_listed(self, uids: Collection[str]) -> None:
-        """A complete list was read: whoever is not in it is gone. Nothing is freed before the first (S13)."""
+        """A complete list was read: a pod that is not in it is gone. Nothing is freed before the first (S13)."""
         with self._lock:
-            first = not self._state.listening  # the store has it as one that may lack somebody
-            self._keeper.note(replace(self._state, listed=True))
+            first = not self._state.listening  # the store has it as one that may lack a pod
+            self._effects.note(answers.pods_listed(self._state))
             if first:
-                self._keeper.save()
+                self._effects.save()
             self.all_named()
             self.pods_running(uids)
             self.pods_gone([uid for uid in self._state.pods if uid not in uids])
@@ -274,26 +278,30 @@ class Engine:
         with self._lock:
             self._follow_in_force()
             known = [self._state.pods[uid] for uid in uids if uid in self._state.pods]
-            self._admitter.again([each for each in known if each.refusal is not None or each.unsaved])
+            self._retry([each for each in known if each.refusal is not None or each.unsaved])
 
     def let_in(self) -> None:
-        """Room may have appeared: whoever waits for it is tried, in order of arrival (safety.md S11)."""
+        """Room may have appeared: pods that wait for it are tried, in order of arrival (safety.md S11).
+
+        Then those that were refused and of which no container exists yet (`agent.node.second_look`).
+        """
         with self._lock:
             self._follow_in_force()
-            self._admitter.let_in()
+            self._let_in()
 
     def retell(self, uids: Iterable[str]) -> None:
         """Tell once more what pods have in force: something is to be said beside it."""
         with self._lock:
             state = self._state
-            for known in (state.pods[uid] for uid in sorted(uids) if uid in state.pods and uid in state.ledger.pods):
-                unenforced = state.unenforced.get(known.pod.uid, {})
-                self._reporter.enforced(known.pod, state.shown, known.settings, unenforced)
+            self._effects.retell(
+                state.pods[uid].pod for uid in sorted(uids) if uid in state.pods and uid in state.ledger.pods
+            )
 
     def soften(self, uid: str, wish: OnMisalignment) -> None:
         """A refused pod's owner was refused too often: from now on something milder is done to it (safety.md S12)."""
         with self._lock:
-            self._admitter.soften(uid, wish)
+            if uid in self._state.pods:
+                self._effects.note(transitions.soften(self._state, uid, wish, self._clock()))
 
     # ---- containers
 
@@ -305,25 +313,25 @@ class Engine:
             self._enforcer.names.update(names)
 
             def unsaved(was: State, new: State) -> State:
-                found = transitions.unsaved(was, new)
-                return found if new.ledger == was.ledger else replace(found, starts={**was.starts, **names})
+                found = answers.unsaved(was, new)
+                return found if new.ledger == was.ledger else answers.starts_kept(found, names)
 
             def started(spots: Sequence[tuple[str, str]]) -> None:
-                self._keeper.commit(transitions.started(self._state, spots), unsaved)
+                self._effects.commit(transitions.containers_seen(self._state, spots), unsaved)
 
             def failed(spot: tuple[str, str], error: Exception) -> None:
-                self._reporter.problem("set-aside", f"container {spot[1]} of pod {spot[0]}: {sentence(error)}")
+                self._effects.aside([f"container {spot[1]} of pod {spot[0]}: {sentence(error)}"])
 
             one_by_one([spot for _, spot in sorted(names.items())], started, failed)
             if self._state.ledger != before or not told_already or self._enforcer.given_up:
-                self._reconciler.enforce()
+                self._effects.enforce()
 
     def containers_announced(self, names: Mapping[str, tuple[str, str]]) -> None:
-        """The runtime is about to make containers: known to the next write, whoever holds the lock until then."""
+        """The runtime is about to make containers: known to the next write; takes no lock."""
         self._enforcer.hear(names)
 
     def container_gone(self, container_id: str) -> None:
-        """The runtime removed a container: its id names nobody any more."""
+        """The runtime removed a container: its id names none any more."""
         with self._lock:
             self._enforcer.listen()
             self._enforcer.names.pop(container_id, None)
@@ -332,8 +340,8 @@ class Engine:
         """Every container that runs has been named, by a complete list of pods or by the runtime."""
         with self._lock:
             if not self._state.all_named:
-                self._keeper.note(replace(self._state, all_named=True))
-                self._reconciler.enforce()
+                self._effects.note(answers.all_named(self._state))
+                self._effects.enforce()
 
     def pods_running(self, uids: Collection[str]) -> None:
         """By a complete list, or by the runtime, no other pods are there: names of containers that are gone go."""
@@ -347,32 +355,31 @@ class Engine:
         runtime never waits (safety rule S9).
         """
         with self._lock:
-            self._keeper.save_names()
+            self._effects.save_names()
 
     # ---- devices
 
     def devices_reported(self, uid: str, given: Given) -> None:
-        """The kubelet told which devices it gave a pod. One that is decided already may be decided once more."""
+        """The kubelet told which devices it gave a pod. A pod that is decided already may be decided once more."""
         with self._lock:
-            if uid in self._state.gone:
-                return
-            self._admitter.given(uid, transitions.devices_reported(self._state, uid, given))
+            if uid not in self._state.gone:
+                self._given(uid, transitions.devices_reported(self._state, uid, given))
 
     def claims_reported(self, uid: str, claims: Claims) -> None:
         """It became known which devices a pod's claims gave it; else as for those of the kubelet."""
         with self._lock:
             if uid in self._state.gone:
                 return
-            self._admitter.given(uid, transitions.claims_reported(self._state, uid, claims))
+            self._given(uid, transitions.claims_reported(self._state, uid, claims))
             known = self._state.pods.get(uid)
             if known is not None and known.refusal is not None and uid not in self._state.ledger.pods:
-                self.retry([uid])  # one that can never be with this claim does not wait (safety.md S11)
+                self.retry([uid])  # a pod that can never be with this claim does not wait (safety.md S11)
 
     def devices_offered(self, offered: Iterable[Offered]) -> None:
         """The kubelet told which devices its plugins have; what the settings select of them is the plugins' (S22)."""
         with self._lock:
             step = transitions.devices_offered(self._state, offered)
-            self._keeper.note(step.state)
+            self._effects.note(step.state)
             for text in step.problems:
                 self._reporter.problem("devices", text)
 
@@ -388,17 +395,17 @@ class Engine:
             self._looked = self._clock()
             if again:
                 self._enforcer.backoff.retry()
-            self._reconciler.try_again()
+            self._effects.end_truce()
             if self._state.pending is not None:
                 self.changed(*self._state.pending)
             self._follow_in_force()
-            self._admitter.free_ended()
+            self._free_ended()
             due = self._state.retries.due(self._clock())
-            self._admitter.again([self._state.pods[uid] for uid in due if uid in self._state.pods])
-            if not self._state.unwritable or self._keeper.save():
+            self._retry([self._state.pods[uid] for uid in due if uid in self._state.pods])
+            if not self._state.unwritable or self._effects.save():
                 self._follow_unsaved()
             self.let_in()
-            return self._reconciler.enforce()
+            return self._effects.enforce()
 
     def changed(self, node: Node, switches: Switches | None = None) -> Migrated:
         """Another machine or other settings are in force: every grant is carried over; what was lost is told.
@@ -407,23 +414,24 @@ class Engine:
         """
         with self._lock:
             told, was = self._state.pending is not None, self._state.node
-            before = replace(self._state, pending=(node, switches))
-            node = self._reconciler.in_force(node)
-            self._keeper.note(before)
+            self._effects.note(answers.to_follow(self._state, node, switches))
+            before = self._state
+            node = self._effects.in_force(node)
 
             def failed(error: Exception) -> None:
                 if not told:
-                    text = f"what changed of machine or settings is not followed yet: {sentence(error)}"
-                    self._reporter.problem("set-aside", text)
+                    self._effects.aside(
+                        [f"what changed of machine or settings is not followed yet: {sentence(error)}"]
+                    )
 
             migrated = Migrated(before.ledger)
             with Isolated(failed):
                 new, migrated = transitions.changed(before, node, switches, self._exempt)
                 barred = node.machine.barred_nodes != was.machine.barred_nodes  # saved with the grants that stay
-                self._keeper.commit(new, transitions.changed_unsaved, always=barred)
+                self._effects.commit(new, answers.changed_unsaved, always=barred)
             if self._state.pending is not None:
                 return Migrated(before.ledger)
-            self._reconciler.tell_barred(was)
+            self._effects.tell_barred(was)
             for text in migrated.sentences():
                 self._reporter.problem("lost", text)
             less = {loss.uid for loss in migrated.losses}
@@ -432,62 +440,211 @@ class Engine:
             if reshaped or beyond:
                 self._enforcer.listen()
                 named = {uid for uid, _ in self._enforcer.names.values()}
-                again = self._admitter.place_again({*less, *beyond} if reshaped else beyond, named)
+                again = self._place_again({*less, *beyond} if reshaped else beyond, named)
                 less |= {pod.uid for pod in again}
-                less |= {uid for uid, was in before.ledger.pods.items() if self._state.ledger.pods.get(uid) != was}
-            self._reconciler.enforce(but=less)
-            self._admitter.tell(known for uid, known in self._state.pods.items() if uid in less and not known.ended)
+                less |= {uid for uid, had in before.ledger.pods.items() if self._state.ledger.pods.get(uid) != had}
+            self._effects.enforce(but=less)
+            self._effects.tell(known for uid, known in self._state.pods.items() if uid in less and not known.ended)
             left_alone = [uid for uid, known in self._state.pods.items() if known.exempt]
             self.retry(left_alone)  # what the node lives on is never refused (safety rule S2)
             if was.machine.barred - node.machine.barred or was.machine.barred_nodes - node.machine.barred_nodes:
                 runs = {uid for uid, _ in self._enforcer.names.values()}
                 known = self._state.pods.values()
                 idle = [each.pod for each in known if not (each.ran or each.ended or each.pod.uid in runs)]
-                self._admitter.decide_each(idle, transitions.reopened, ())
+                self._decide_each(idle, transitions.reopened)
             return migrated
 
     def switch(self, *, observe_only: bool, why: str = "", source: str = "writers") -> None:
-        """Another writer of cpusets was found: write nothing from now on; or it is gone (safety.md S10).
-
-        `why` says who it is, told once; `source` who found it: each resumes only what it stopped.
-        """
+        """Another writer of cpusets was found: write nothing from now on; or it is gone (safety.md S10)."""
         with self._lock:
-            self._reconciler.switch(observe_only=observe_only, why=why, source=source)
+            self._effects.switch(observe_only=observe_only, why=why, source=source)
 
     def release(self) -> tuple[Written, ...]:
         """Put the cgroups back as far as the kernel lets us (safety.md S17); the ledger stays as it is.
 
         Raises:
-            HostError: the tree cannot be read: nothing was put back, and whoever asked asks again.
+            HostError: the tree cannot be read: nothing was put back; release again.
         """
         with self._lock:
-            return self._reconciler.release()
+            return self._effects.release()
 
     # ---- the inside; all of it needs the lock
 
     @property
     def _state(self) -> State:
-        return self._keeper.state
+        return self._effects.state
 
     def _moment(self) -> Moment:
         running = self._enforcer.running()
         return Moment(self._clock(), self._exempt, self._memory.judge(), with_obstacle, running)
 
+    def _decide_each(self, pods: Iterable[Pod], decide: Callable[..., Transition], ran: Collection[str] = ()) -> None:
+        """Decide on pods in order of creation, save once, enforce once, and tell.
+
+        Where a rule of the books breaks, they are decided and saved one by one; a pod that breaks it is set aside.
+
+        Args:
+            pods: any number.
+            decide: the transition for one.
+            ran: uids of pods that run already.
+        """
+        before, at, told = self._state, self._moment(), list[Pod]()
+
+        def one(state: State, pod: Pod) -> Transition:
+            return decide(state, pod, at, ran=pod.uid in ran)
+
+        def together(some: Sequence[Pod]) -> None:
+            step = transitions.each_in_order(self._state, some, one)
+            self._effects.commit(step.state)
+            told.extend(step.to_report)
+            self._effects.aside(step.problems)
+
+        def aside(pod: Pod, error: Exception) -> None:
+            self._failed(pod.uid, error, pod.key)
+            known = transitions.tracked(self._state, pod, ran=pod.uid in ran)
+            with self._effects.alone(f"pod {pod.key}"):
+                self._effects.commit(transitions.put_aside(self._state, pod, ran=pod.uid in ran))
+            if pod.uid not in self._state.pods:
+                self._effects.note(self._state.with_pods(replace(known, unsaved=True)))
+            told.append(pod)
+
+        one_by_one(_in_order(pods), together, aside)
+        self._effects.settle(before.ledger, told)
+
+    def _retry(self, tried: Collection[TrackedPod]) -> None:
+        """Decide once more on pods that have not ended (safety.md S13); those that are in now are told."""
+        there = [each for each in tried if not each.ended]
+        if there:
+            self._decide_each(
+                [each.pod for each in there], transitions.retry, {each.pod.uid for each in there if each.ran}
+            )
+
+    def _let_in(self) -> None:
+        before, told, passed = self._state, list[Pod](), set[str]()
+        line = queue_of(before.pods, before.node.rules)
+        came = {uid: before.pods[uid].since if uid in before.pods else 0.0 for uid in pending(before.ledger)}
+        came |= {each.pod.uid: each.since for each in line}  # a resize that waits has no place in the line
+        aside = before.retries.later(self._clock())  # until their turn comes the line goes on without them
+        moving = came.keys() - aside
+
+        def enter(uids: Sequence[str]) -> None:
+            # in the order of the line, also one by one: no pod passes one that came before it
+            step = transitions.let_in(self._state, (moving - passed - {*uids}) | aside, self._moment())
+            self._effects.commit(step.state)
+            passed.update(uids)
+            told.extend(step.to_report)
+
+        def once_more(uids: Sequence[str]) -> None:
+            step = second_look.once_more(self._state, uids, self._moment())
+            self._effects.commit(step.state)
+            told.extend(step.to_report)
+            self._effects.aside(step.problems)
+
+        if before.unwritable:
+            return
+        if moving:
+            one_by_one(sorted(moving, key=lambda uid: (came[uid], uid)), enter, self._failed)
+        state, chosen = second_look.chosen(self._state, aside, self._moment())
+        self._effects.note(state)
+        one_by_one(chosen, once_more, self._failed)
+        if told:
+            self._effects.settle(before.ledger, told)
+
+    def _given(self, uid: str, before: State) -> None:
+        """Note a state in which it is known what a pod was given (devices, claims), and place the pod by it."""
+        self._effects.note(before)
+        known = before.pods.get(uid)
+        if known is None or known.exempt or known.ended or uid not in before.ledger.pods:
+            return  # looked at when the pod is decided, or tried again
+        running = known.ran or any(owner == uid for owner, _ in self._enforcer.names.values())
+        step = None
+        with self._effects.alone(f"the devices of pod {known.pod.key}"):
+            step = transitions.devices_late(before, uid, self._moment(), running=running)
+            self._effects.commit(step.state)
+        if step is not None and self._state.ledger != before.ledger:
+            self._effects.settle(before.ledger, [known.pod, *step.to_report])
+        elif step is None or step.state.ledger != before.ledger:
+            self._effects.note(transitions.devices_once_more(self._state, before, uid))
+
+    def _free_ended(self) -> None:
+        """Release pods that ended and have no process in a cgroup any more (safety.md S13); forget them."""
+        state, freed, now = self._state, list[str](), self._clock()
+        due = any(known.ended for known in state.pods.values()) or early.unclaimed(state, (), now)
+        observed = self._effects.observe() if due and state.listed else None
+        if observed is None:
+            return
+        there = {cgroup.pod_uid for cgroup in observed.cgroups}
+        self._effects.note(transitions.pods_gone(self._state, early.unclaimed(self._state, there, now)))
+        ended = [uid for uid, known in self._state.pods.items() if known.ended]
+        alive = {cgroup.pod_uid for cgroup in observed.cgroups if cgroup.populated}
+        if not state.node.rules.cpu.static:
+            self._enforcer.learn(state.ledger, state.node.rules, state.node.machine, observed)
+        later = state.retries.later(now)
+
+        def free(uids: Sequence[str]) -> None:
+            self._effects.commit(transitions.released(self._state, uids))
+            freed.extend(uid for uid in uids if uid not in self._state.ledger.pods)  # all, unless it cannot be saved
+
+        one_by_one([uid for uid in sorted(ended) if uid not in alive | later], free, self._failed)
+        if not freed:
+            return
+        self._effects.note(self._state.without(freed))
+        self._enforcer.forget(freed)
+        for uid in freed:
+            self._reporter.released(uid)
+        self._let_in()  # first, so that the pool does not widen by what other pods get at once (safety.md S6)
+        self._effects.enforce()
+
+    def _place_again(self, uids: Collection[str], running: Collection[str] = ()) -> Sequence[Pod]:
+        """Place pods again that were placed on another machine, as far as no process of theirs runs.
+
+        Args:
+            uids: these pods.
+            running: pods whose containers may run though no cgroup shows it yet.
+
+        Returns:
+            Those of which something else is to be told now.
+        """
+        observed = self._effects.observe() if uids else None
+        if observed is None:
+            return ()
+        names = self._enforcer.names
+        named = (names[each.container_id][0] for each in observed.cgroups if each.container_id in names)
+        still = {*running, *named, *(cgroup.pod_uid for cgroup in observed.cgroups if cgroup.populated)}
+        step = Transition(self._state)
+        with self._effects.alone("the places of pods on another machine"):
+            step = placed_again(self._state, {*uids} - still, self._moment())
+            self._effects.commit(step.state)
+        return step.to_report if self._state.ledger == step.state.ledger else ()
+
+    def _failed(self, uid: str, error: Exception, key: str = "") -> None:
+        """Leave a pod that breaks something as it is, to be tried again later, and tell it once."""
+        state = self._state
+        self._effects.note(answers.wrong(state, uid, self._clock()))
+        if uid not in state.retries.tries:
+            key = key or state.pods[uid].pod.key
+            self._effects.aside([f"pod {key} is set aside, and tried again later: {sentence(error)}"])
+
     def _follow_in_force(self) -> None:
         """Keep what is decided next within the kubelet's own cgroup: another program may have changed its sets."""
         plain = self._state.device_tracker.plain
-        if self._state.pending is None and self._reconciler.in_force(plain) is not plain:
+        if self._state.pending is None and self._effects.in_force(plain) is not plain:
             self.changed(plain)
 
     def _follow_unsaved(self) -> None:
-        """What could not be saved can be now: what the kubelet gave first, since it may place a pod anew."""
+        """Follow what could not be saved: what the kubelet gave first, since it may place a pod again."""
         unsaved = [uid for uid, known in self._state.pods.items() if known.unsaved]
         starts = self._state.starts
-        self._keeper.note(replace(self._state, starts={}))
+        self._effects.note(answers.starts_taken(self._state))
         if starts:
             self.containers_seen(starts)
         for uid in unsaved:
             if uid in self._state.given:
-                self._admitter.given(uid, self._state)
+                self._given(uid, self._state)
         if unsaved:
             self.retry(unsaved)
+
+
+def _in_order(pods: Iterable[Pod]) -> list[Pod]:
+    """Sort pods by creation, then by uid."""
+    return sorted(pods, key=lambda pod: (pod.created, pod.uid))

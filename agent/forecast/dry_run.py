@@ -95,7 +95,7 @@ class DryRun:
             self._started |= {uid}
             containers = self.ledger.pods[uid].pod.containers
             if any(each.kind is ContainerKind.INIT for each in containers):
-                self._state = transitions.started(self._state, [(uid, each.name) for each in containers])
+                self._state = transitions.containers_seen(self._state, [(uid, each.name) for each in containers])
 
     def exempts(self, pod: Pod) -> str:
         """Why a pod is left alone, "" when it is not."""

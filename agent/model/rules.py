@@ -14,6 +14,11 @@ from typing import Annotated, get_type_hints
 from agent.model.exclusive import NOBODY, Selection
 from agent.model.idset import CpuSet
 
+WAITING_LIMIT, HOLD_BACK_OTHERS = 600.0, 60.0
+"""Defaults of the settings `waiting.limit` and `waiting.holdBackOthers`, in seconds (safety.md S11)."""
+SANDBOXES_PER_MINUTE = 30
+"""Default of the setting `waiting.sandboxesPerMinute`."""
+
 
 class Compatibility(StrEnum):
     """Whether the kubelet's defects (deploy/docs/dev/kubelet-defects.md) are reproduced or fixed."""

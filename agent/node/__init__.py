@@ -3,7 +3,8 @@
     (state, event, moment) -> (next state, the pods to report)
 
     state              all that is known of the node, as one frozen value
-    transitions        one function for each event; they are the only makers of a state
+    transitions        one function for each event; early: of a pod that the runtime starts before the watch brings it
+    answers            what disk, kernel and other writers of cpusets answered
     deciding           one pod: exempt, admitted, refused, or waiting
     holding            what a pod that is in the ledger may hold now
     wait_queue         pods that wait for room, in order

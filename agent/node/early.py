@@ -20,7 +20,7 @@ CLAIMED_WITHIN = 60.0
 """Seconds."""
 
 
-def found(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
+def pod_found(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     """The runtime starts a pod that is not decided on; news of one that is gone are old, and nothing comes of them.
 
     The watch has not brought it, or not that the kubelet accepted it. So a refusal is not told yet, and not the last

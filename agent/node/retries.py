@@ -70,6 +70,19 @@ class Truce:
         return 0.0 < self.until <= now
 
 
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """At which look refused pods were decided once more last.
+
+    Attributes:
+        count: looks so far.
+        last: uid -> the look's number, and the identities of the ledger and the managers of then.
+    """
+
+    count: int = 0
+    last: Mapping[str, tuple[int, tuple[object, ...]]] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class Pace:
     """So many at once, and one more after each pause: a bound on what another program makes this one do.

@@ -17,12 +17,15 @@ from agent.model.outcome import HOLDER, Refusal
 from agent.model.rules import OnMisalignment
 from agent.node import transitions
 from agent.node.deciding import decided
-from agent.node.leavers import LEAVES_WITHIN, held_up, last_word
+from agent.node.leavers import LEAVES_WITHIN, held_up, is_open, last_word
+from agent.node.retries import Looks
 from agent.node.state import State
 from agent.node.tracked_pod import TrackedPod
 from agent.node.transitions import Moment, Transition
 from agent.node.wait_queue import crowded_out, queue_of, waits
 
+MOST_AGAIN = 16
+"""Refused pods that are decided once more at one look; the others have their turn at the next."""
 LOOK = 1.0
 """Seconds between two looks while a refusal is open."""
 
@@ -35,6 +38,26 @@ def candidates(state: State, at: Moment) -> list[str]:
         and not (known.ended or known.unsaved or known.ran) and _another(state, known, known.refusal, at)
     ]  # fmt: skip
     return [known.pod.uid for known in sorted(found, key=lambda known: (known.pod.created, known.pod.uid))]
+
+
+def chosen(state: State, aside: Collection[str], at: Moment) -> tuple[State, list[str]]:
+    """Choose the refused pods that are decided once more at this look, and count the look.
+
+    They are few at once: those first that were decided on longest ago, each again only where the ledger or the
+    managers have changed since, or its refusal is open.
+
+    Args:
+        state: before.
+        aside: uids of pods that are left alone for a while.
+        at: the moment.
+    """
+    found = [uid for uid in candidates(state, at) if uid not in aside]
+    now, known = (state.ledger, state.node), {uid: state.looks.last.get(uid, (0, ())) for uid in found}
+    due = [uid for uid in found if is_open(state.pods[uid]) or [*map(id, known[uid][1])] != [*map(id, now)]]
+    few = {*sorted(due, key=lambda uid: known[uid][0])[:MOST_AGAIN]}
+    count = state.looks.count + 1
+    looks = Looks(count, known | dict.fromkeys(few, (count, now)))
+    return replace(state, looks=looks), [uid for uid in found if uid in few]
 
 
 def _another(state: State, known: TrackedPod, refusal: Refusal, at: Moment) -> bool:

@@ -19,7 +19,7 @@ from agent.core.devices.kubelet import Given
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Grant, Ledger
 from agent.node.device_tracker import DeviceTracker
-from agent.node.retries import Retries, Truce
+from agent.node.retries import Looks, Retries, Truce
 from agent.node.tracked_pod import SWITCHES, Switches, TrackedPod, with_unsaved_changes
 from agent.node.unenforced_pods import UnenforcedPods
 
@@ -45,7 +45,8 @@ class State:
         starts: containers that started while nothing could be saved, and left what their init containers held.
         pending: machine and settings that could not be followed yet.
         retries: pods that break something.
-        complete: the ledger that was begun with may lack nobody.
+        looks: when refused pods were decided once more (`agent.node.second_look`).
+        complete: the ledger that was begun with lacks no pod.
         listed: a complete list of pods was read.
         all_named: the API server or the runtime has named every container since this agent began.
         yields: why nothing is written though the settings allow it: who found it -> the sentence (safety
@@ -76,6 +77,7 @@ class State:
     starts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     pending: tuple[Node, Switches | None] | None = None
     retries: Retries = field(default_factory=Retries)
+    looks: Looks = field(default_factory=Looks)
     complete: bool = True
     listed: bool = False
     all_named: bool = False

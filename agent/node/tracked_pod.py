@@ -11,10 +11,19 @@ from agent.core.request.annotations import PodSettings
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import UNSAVED, Reason, Refusal
 from agent.model.pod import Pod, Stage
-from agent.model.rules import OnMisalignment
+from agent.model.rules import HOLD_BACK_OTHERS, SANDBOXES_PER_MINUTE, WAITING_LIMIT, OnMisalignment
 
 Exempt = Callable[[Pod], str]
 """Why a pod is left alone (safety.md S2), "" when it is not."""
+
+
+KUBELET_RETRY = 12
+"""Seconds between two tries of the kubelet to make a sandbox (backOffPeriod and jitter, pkg/kubelet)."""
+
+
+def most_waiting(sandboxes_per_minute: int) -> int:
+    """Count the pods that may wait at once so that their retries stay below a rate; one may in any case."""
+    return max(1, sandboxes_per_minute * KUBELET_RETRY // 60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +42,13 @@ class Switches:
     observe_only: bool = False
     pin_adopted: bool = True
     lift_quota: bool = True
-    waiting_limit: float = 600.0
-    most_waiting: int = 2
-    hold_back_others: float = 60.0
+    waiting_limit: float = WAITING_LIMIT
+    most_waiting: int = most_waiting(SANDBOXES_PER_MINUTE)
+    hold_back_others: float = HOLD_BACK_OTHERS
 
 
 SWITCHES = Switches()
-"""The defaults."""
+"""The defaults, which are those of the settings."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """What each event makes of the state. Pure: no clock, no file, no lock; nothing here is saved, written or told.
 
 A transition takes a state and an event and returns the next state, with the pods of whom something new is to be told.
-Whether that state counts is for `agent.engine.keeper` (it must stand the check of the books, and be saved), what is
-written and told for `agent.engine.engine`. `agent.forecast.dry_run` goes through the same transitions.
+Whether that state counts is for `agent.engine.effects`: it must pass the check of the books, and be saved. What disk,
+kernel and other programs answer is in `agent.node.answers`. Forecasts go through the same transitions.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from agent.core.admission.node import Node
 from agent.core.admission.pressure import PressureCheck, unjudged
 from agent.core.admission.resize import pending
 from agent.core.admission.waiting import FINAL
-from agent.core.cgroups.enforced import Unenforced
 from agent.core.devices.kubelet import Given, Offered
 from agent.core.request.annotations import PodSettings
 from agent.model.allocated import as_counted
 from agent.model.cgroup import Observed
 from agent.model.claims import Claims
-from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod, Stage
 from agent.model.rules import OnMisalignment
@@ -34,7 +32,7 @@ from agent.node.migrate import Migrated, migrate
 from agent.node.obstacle import kept
 from agent.node.recover import Recovered
 from agent.node.state import State
-from agent.node.tracked_pod import Exempt, Switches, TrackedPod, not_saved, owns, same, same_room, softer
+from agent.node.tracked_pod import Exempt, Switches, TrackedPod, same, same_room, softer
 from agent.node.unlisted import keep
 from agent.node.wait_queue import crowded_out, queue_of, refused_for_good, softened, turn
 
@@ -86,27 +84,6 @@ class Transition:
     problems: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class KernelAnswered:
-    """The event that the kernel was looked at, and written to where it differed.
-
-    Attributes:
-        lacking: for whom it does not have what the ledger says: uid -> container -> why.
-        faults: pods whose sets could not be worked out: uid -> why.
-        unbound: containers whose memory stays unbound: id -> the nodes where they have pages.
-        given_up: the plan was given up in its middle; all of it is planned anew.
-        stopped: why nothing is written; "" when everything is.
-        due: when a repair that waits may be made.
-    """
-
-    lacking: Mapping[str, Unenforced]
-    faults: Mapping[str, str]
-    unbound: Mapping[str, NodeSet]
-    given_up: bool
-    stopped: str
-    due: float | None
-
-
 def begun(node: Node, ledger: Ledger, switches: Switches, *, saved: bool, complete: bool) -> State:
     """The state that an engine begins with.
 
@@ -133,24 +110,10 @@ def begun(node: Node, ledger: Ledger, switches: Switches, *, saved: bool, comple
     )
 
 
-def unsaved(before: State, new: State) -> State:
-    """A state whose ledger could not be saved: the grants of before, and that is said of whom it concerns."""
-    marked = []
-    for uid in new.ledger.pods.keys() - before.ledger.pods.keys():
-        known = new.pods[uid]
-        why = not_saved(new.unwritable) if owns(new.ledger, uid, new.node) else known.refusal
-        marked.append(replace(known, refusal=why, unsaved=True))
-    for uid in before.ledger.pods.keys() & new.pods.keys():
-        known, was = new.pods[uid], before.ledger.pods[uid]
-        if new.ledger.pods.get(uid) != was and not same(known.pod, was.pod):
-            marked.append(replace(known, unsaved=True))  # it asks for what the ledger does not have
-    return new.with_pods(*marked, ledger=before.ledger)
-
-
 # ---- pods
 
 
-def seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
+def pod_seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     """A pod was listed, added or changed. Nothing is decided before a scheduler bound it or the kubelet accepted it.
 
     Args:
@@ -192,7 +155,7 @@ def unplaced(state: State, uid: str) -> State:
     return replace(state, ledger=state.node.release(state.ledger, uid)) if uid in state.ledger.pods else state
 
 
-def tried_again(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
+def retry(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     """A pod is decided on once more; it is told of when it is in now, or refused for more than a full disk."""
     before, step = state.pods.get(pod.uid), tried(state, pod, at, ran=ran)
     known = step.state.pods[pod.uid]
@@ -240,7 +203,7 @@ def reopened(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
         return Transition(state)
     facts = {name: fact for name, fact in known.refusal.facts.items() if name != FINAL}
     known = replace(known, refusal=replace(known.refusal, facts=facts))
-    return tried_again(state.with_pods(known, ledger=state.node.release(state.ledger, pod.uid)), pod, at, ran=ran)
+    return retry(state.with_pods(known, ledger=state.node.release(state.ledger, pod.uid)), pod, at, ran=ran)
 
 
 def put_aside(state: State, pod: Pod, *, ran: bool) -> State:
@@ -269,7 +232,7 @@ def left_behind(state: State, observed: Observed, there: Collection[str]) -> Tra
     return Transition(replace(state, ledger=ledger, complete=True).with_pods(*gone), problems=tuple(left.values()))
 
 
-def ended(state: State, uids: Collection[str]) -> State:
+def pods_gone(state: State, uids: Collection[str]) -> State:
     """Pods ended or left the API. What they hold is freed when their processes have ended (safety.md S13)."""
     known = [uid for uid in uids if uid in state.pods]
     return state.without({*uids} - {*known}).with_pods(*(replace(state.pods[uid], ended=True) for uid in known))
@@ -283,7 +246,7 @@ def released(state: State, uids: Iterable[str]) -> State:
     return replace(state, ledger=ledger)
 
 
-def started(state: State, spots: Iterable[tuple[str, str]]) -> State:
+def containers_seen(state: State, spots: Iterable[tuple[str, str]]) -> State:
     """Containers (pod uid, name) run: what init containers before them held may go (kubelet rule 5.9)."""
     ledger = state.ledger
     for uid, name in spots:
@@ -304,7 +267,7 @@ def let_in(state: State, behind: Collection[str], at: Moment) -> Transition:
     return Transition(state.with_pods(*found.changed.values(), ledger=found.ledger), found.to_report)
 
 
-def made_softer(state: State, uid: str, wish: OnMisalignment, now: float) -> State:
+def soften(state: State, uid: str, wish: OnMisalignment, now: float) -> State:
     """From now on something milder is done to a refused pod; without a place in line (safety.md S11) it runs."""
     new = state.with_pods(softened(state.pods[uid], wish, now))
     if len(queue_of(new.pods, new.node.rules)) > new.switches.most_waiting:
@@ -381,70 +344,6 @@ def changed(state: State, node: Node, switches: Switches | None, exempt: Exempt)
         switches=switches or state.switches, pending=None,
     )  # fmt: skip
     return new, migrated
-
-
-def changed_unsaved(before: State, new: State) -> State:
-    """That could not be saved, and counts all the same: the ledger of before is of another machine."""
-    return replace(unsaved(before, new), ledger=new.ledger)
-
-
-def unread(state: State, why: str) -> Transition:
-    """The cgroups cannot be read, or not brought to what was granted: told once."""
-    if why in (state.broken, state.fault):
-        return Transition(state)
-    text = f"the cgroups could not be brought to what was granted: {why}"
-    return Transition(replace(state, fault=why), problems=(text,))
-
-
-def planned(state: State, *, off: bool) -> State:
-    """What is saved is about to be written: others may come onto what a container gave up; onto all, while off."""
-    books = {} if off else state.ledger.cpus.assigned
-    cleared = {
-        uid: {name: cpus & books[uid].get(name, CpuSet()) for name, cpus in each.items()}
-        for uid, each in state.cleared.items()
-        if uid in books
-    }
-    return replace(state, cleared=cleared, staying=CpuSet() if off else state.lingering)
-
-
-def left(state: State, overstayed: CpuSet) -> State:
-    """The CPUs were written: the others have left a container's, but for those that one stands on who had them."""
-    books = state.ledger.cpus.assigned
-    cleared = {uid: {name: cpus - overstayed for name, cpus in each.items()} for uid, each in books.items()}
-    return replace(state, cleared=cleared, staying=overstayed)
-
-
-def answered(state: State, event: KernelAnswered) -> Transition:
-    """The kernel answered: what is wrong with pods of which nothing can be worked out is told once."""
-    problems = []
-    for uid in sorted(event.faults.keys() - state.faults.keys()):
-        key = state.pods[uid].pod.key if uid in state.pods else uid
-        problems.append(f"the cgroups of pod {key} are left as they are: {event.faults[uid]}")
-    settled = not (event.lacking or event.given_up or event.stopped)
-    new = replace(state, fault="", faults=event.faults, unbound=event.unbound, repair_due=event.due, settled=settled)
-    return Transition(new, problems=tuple(problems))
-
-
-def report_lacking(
-    state: State, lacking: Mapping[str, Unenforced], now: float, but: Collection[str], *, given_up: bool = False
-) -> Transition:
-    """For whom the kernel does not have what was granted; told are those of whom that is another word than before.
-
-    Args:
-        state: before.
-        lacking: whom, and why.
-        now: on a steady clock, in seconds.
-        but: uids of pods of which the caller tells everything.
-        given_up: the plan was.
-    """
-    unenforced_pods, uids = state.unenforced_pods.turn(lacking, now, but, given_up=given_up)
-    known, pods = state.pods, state.ledger.pods
-    told = [
-        pods[uid].pod
-        for uid in uids
-        if uid not in but and uid in known and uid in pods and not known[uid].ended and not known[uid].exempt
-    ]
-    return Transition(replace(state, unenforced_pods=unenforced_pods), tuple(told))
 
 
 def each_in_order(state: State, pods: Sequence[Pod], decide_one: Callable[[State, Pod], Transition]) -> Transition:

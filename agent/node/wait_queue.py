@@ -34,14 +34,6 @@ from agent.model.rules import OnMisalignment, Rules
 from agent.node.holding import holding
 from agent.node.tracked_pod import Switches, TrackedPod, same_room, softer
 
-KUBELET_RETRY = 12
-"""Seconds between two tries of the kubelet to make a sandbox (backOffPeriod and jitter, pkg/kubelet)."""
-
-
-def most_waiting(sandboxes_per_minute: int) -> int:
-    """How many pods may wait at once so that their retries stay below a rate; one may in any case."""
-    return max(1, sandboxes_per_minute * KUBELET_RETRY // 60)
-
 
 def waits(known: TrackedPod, rules: Rules) -> bool:
     """Whether a refused pod's wish is to wait."""

@@ -26,7 +26,10 @@ from pydantic.alias_generators import to_camel
 from agent.model.exclusive import NOBODY
 from agent.model.idset import MAX_ID
 from agent.model.rules import (
+    HOLD_BACK_OTHERS,
     NODE_OPTIONS,
+    SANDBOXES_PER_MINUTE,
+    WAITING_LIMIT,
     DeviceSelector,
     Enforcement,
     MemoryTier,
@@ -148,7 +151,7 @@ class NodeReservation(Section):
 class WaitingSettings(Section):
     """Bounds of onMisalignment: wait (safety rule S11)."""
 
-    limit: Annotated[Seconds, Field(description="numalign refuses a pod that waited longer.")] = 600.0
+    limit: Annotated[Seconds, Field(description="numalign refuses a pod that waited longer.")] = WAITING_LIMIT
     sandboxes_per_minute: Annotated[
         StrictInt,
         Field(
@@ -157,14 +160,14 @@ class WaitingSettings(Section):
             description="Refused sandboxes of this node; each retry of the kubelet makes one. A fifth as many pods, "
             "rounded down, may wait at once, at least one. Namespaces share these places evenly.",
         ),
-    ] = 30
+    ] = SANDBOXES_PER_MINUTE
     hold_back_others: Annotated[
         Seconds,
         Field(
             description="How long a waiting pod holds back later pods of other namespaces that would delay it. It "
             "holds back those of its own namespace as long as it waits."
         ),
-    ] = 60.0
+    ] = HOLD_BACK_OTHERS
 
 
 class ExclusiveSettings(Section):

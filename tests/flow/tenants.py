@@ -17,7 +17,7 @@ from agent.host.nri.values import Sandbox
 from agent.kube.watch.intake import Intake
 from agent.model.podspec import pod_from
 from agent.model.rules import OnMisalignment
-from agent.node.wait_queue import most_waiting
+from agent.node.tracked_pod import most_waiting
 from agent.settings import parse
 from tests.flow.world import World
 from tests.patience import PATIENCE

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from agent.app.page.values import PageInput, pods_value
-from agent.engine.admitter import MOST_AGAIN
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
 from agent.host.scratch import Layout, Scratch
@@ -17,6 +16,7 @@ from agent.host.standin import container_id
 from agent.model.idset import CpuSet, NodeSet
 from agent.node.explaining import explained
 from agent.node.leavers import LEAVES_WITHIN
+from agent.node.second_look import MOST_AGAIN
 from agent.node.tracked_pod import Switches
 from tests.flow.serving import eventually
 from tests.flow.told import Told, telling

@@ -51,7 +51,7 @@ class Site:
         """Fill the disk, which an attempt to save found already, or will."""
         self.world.store.full = FULL
         if known:
-            self.world.engine._keeper.save()
+            self.world.engine._effects.save()
 
     def mended(self) -> None:
         """Make room on the disk, and let the agent look at all."""

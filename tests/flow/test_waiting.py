@@ -11,7 +11,7 @@ import pytest
 from agent.core.admission.waiting import FINAL
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
-from agent.node.wait_queue import most_waiting
+from agent.node.tracked_pod import most_waiting
 from tests.flow.world import World, container, manifest
 
 SMALL = "1 socket x 1 node x 4 cores x 1 thread"

@@ -75,7 +75,7 @@ KINDS = {
         "tests/lab/test_first.py",
     ),
     "early": Kind(
-        "CPUs of a pod that left the API are given back while its processes live on", "agent/engine/admitter.py",
+        "CPUs of a pod that left the API are given back while its processes live on", "agent/engine/engine.py",
         (("if uid not in alive | later]", "if uid not in later]"),), f"{ALONE}[force-deleted]",
     ),
     "liar": Kind(

@@ -23,7 +23,7 @@ from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.rules import OnMisalignment
-from agent.node import transitions
+from agent.node import answers, transitions
 from agent.node.state import State
 from agent.node.tracked_pod import Switches
 from agent.node.transitions import Moment, Transition
@@ -126,7 +126,7 @@ def test_a_wrong_transition_is_noticed(
 ) -> None:
     """A transition that forgets a pod, takes from one that runs or turns the clock fails the step."""
     state = after(IN)
-    monkeypatch.setattr(transitions, "seen", wrong)
+    monkeypatch.setattr(transitions, "pod_seen", wrong)
     with pytest.raises(AssertionError, match=why):
         step(state, Seen(listed("new")), 9)
 
@@ -145,9 +145,9 @@ def test_who_holds_nothing_is_told_nothing_of_the_kernel() -> None:
     """A pod that waits, one that ended and one that nobody knows lack nothing that they were told to have."""
     state = after(IN, WAITS, Seen(listed("gone")), Ended("gone"))
     lacking = {uid: {"app": "somebody else writes its CPUs"} for uid in ("in", "waits", "gone", "nobody")}
-    turned = transitions.report_lacking(state, lacking, 9.0, ())
+    turned = answers.report_lacking(state, lacking, 9.0, ())
     assert [pod.uid for pod in turned.to_report] == ["in"]
-    assert transitions.report_lacking(state, lacking, 9.0, ["in"]).to_report == ()
+    assert answers.report_lacking(state, lacking, 9.0, ["in"]).to_report == ()
 
 
 def test_nobody_is_put_on_cpus_where_another_stands_though_there_is_no_pool() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from agent.engine.admitter import Admitter
-from agent.engine.reconciler import Reconciler
+from agent.engine.effects import Effects
+from agent.engine.engine import Engine
 from agent.host.nri.decisions import EngineDecisions
 from agent.kube.objects import pod_objects
 from agent.model.cgroup import Observed
@@ -77,9 +77,9 @@ def _named_node_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def _nothing_is_enforced(patch: pytest.MonkeyPatch) -> None:
-    stopped = Reconciler._stopped
+    stopped = Effects._stopped
     patch.setattr(
-        Reconciler,
+        Effects,
         "_stopped",
         lambda self: stopped(self) or ("" if self._state.stands else "what holds is not saved"),
     )
@@ -90,30 +90,30 @@ def _other_size_is_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def _ended_holds(patch: pytest.MonkeyPatch) -> None:
-    free = Admitter.free_ended
+    free = Engine._free_ended
 
-    def freed(self: Admitter) -> None:
-        reconciler = self._reconciler
+    def freed(self: Engine) -> None:
+        effects = self._effects
 
         class Full:
             """Every cgroup has a process."""
 
-            def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the reconciler's
-                return getattr(reconciler, name)
+            def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the effects's
+                return getattr(effects, name)
 
             def observe(self) -> Observed | None:
-                found = reconciler.observe()
+                found = effects.observe()
                 return found and replace(
                     found, cgroups=tuple(replace(each, populated=True) for each in found.cgroups)
                 )
 
-        self._reconciler = Full()  # type: ignore[assignment] # for a moment
+        self._effects = Full()  # type: ignore[assignment] # for a moment
         try:
             free(self)
         finally:
-            self._reconciler = reconciler
+            self._effects = effects
 
-    patch.setattr(Admitter, "free_ended", freed)
+    patch.setattr(Engine, "_free_ended", freed)
     patch.setattr(second_look, "candidates", lambda _state, _at: [])
 
 

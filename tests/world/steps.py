@@ -66,7 +66,7 @@ class Seen:
         return "" if same else "it is another pod of this uid"
 
     def make(self, state: State, at: Moment) -> Transition:
-        return transitions.seen(state, self.pod, at, ran=self.ran)
+        return transitions.pod_seen(state, self.pod, at, ran=self.ran)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class TriedAgain:
 
     def make(self, state: State, at: Moment) -> Transition:
         known = state.pods[self.uid]
-        return transitions.tried_again(state, known.pod, at, ran=known.ran)
+        return transitions.retry(state, known.pod, at, ran=known.ran)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Ended:
         return UNKNOWN if known is None else "it has ended already" if known.ended else ""
 
     def make(self, state: State, at: Moment) -> Transition:
-        return Transition(transitions.ended(state, [self.uid]))
+        return Transition(transitions.pods_gone(state, [self.uid]))
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Started:
         return "" if any(each.name == self.name for each in record.pod.containers) else "it has no such container"
 
     def make(self, state: State, at: Moment) -> Transition:
-        return Transition(transitions.started(state, [(self.uid, self.name)]))
+        return Transition(transitions.containers_seen(state, [(self.uid, self.name)]))
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Softened:
         return "" if known.refusal and not known.ended else "it was not refused, or has ended"
 
     def make(self, state: State, at: Moment) -> Transition:
-        return Transition(transitions.made_softer(state, self.uid, self.wish, at.now))
+        return Transition(transitions.soften(state, self.uid, self.wish, at.now))
 
 
 @dataclass(frozen=True)

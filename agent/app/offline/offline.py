@@ -86,7 +86,7 @@ class Leftovers:
         enforcer = Enforcer(self.cgroups, lambda _step: None)
         enforcer.names = dict(self.names)
         topology = node.rules.topology
-        enforcer.movers = {
+        movers = {
             uid
             for uid, record in self.ledger.pods.items()
             if pod_settings(record.pod, node.rules.cpu.options, topology.policy).move_memory
@@ -97,7 +97,7 @@ class Leftovers:
                 if cgroup.level is Level.CONTAINER:
                     affinities[cgroup.path] = self.cgroups.affinities(cgroup.path)
         held = enforcer.page_nodes(
-            self.observed, desired_sets(self.ledger, self.names, self.observed, node.rules, node.machine)
+            self.observed, desired_sets(self.ledger, self.names, self.observed, node.rules, node.machine), movers
         )
         case = CgroupCase(self.ledger, self.names, self.observed, node.rules, node.machine, held)
         return check(replace(case, lift_quota=self.setup.switches.lift_quota, affinities=affinities))
