@@ -20,6 +20,7 @@ from agent.model.outcome import Admitted, Outcome, Refused
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
 from agent.node import transitions
+from agent.node.leavers import is_open
 from agent.node.state import State
 from agent.node.tracked_pod import SWITCHES, Exempt, Switches
 from agent.node.transitions import Moment, Transition
@@ -266,10 +267,16 @@ def _check(before: State, event: Event, now: float, done: Transition) -> None:
         )
         assert known.since <= now, f"{uid} waits from later on"
     assert all(pod.uid in after.pods for pod in done.to_report), "something is told of a pod that nobody knows"
-    places = max(after.switches.most_waiting, len(queue_of(before.pods, before.node.rules)))
+    places = max(after.switches.most_waiting, len(_line(before)))
     if not isinstance(event, Changed):  # a shorter line counts from the next decision on
-        assert len(queue_of(after.pods, after.node.rules)) <= places, "more pods wait than may (safety.md S11)"
+        assert len(_line(after)) <= places, "more pods wait than may (safety.md S11)"
         _nobody_else_moved(before, event, after)
+
+
+def _line(state: State) -> list[str]:
+    """Find the uids of pods that wait; one over the limit is open, where another pod is about to leave its room."""
+    line = (each.pod.uid for each in queue_of(state.pods, state.node.rules))
+    return [uid for uid in line if not is_open(state.pods[uid])]
 
 
 def _nobody_else_moved(before: State, event: Event, after: State) -> None:
