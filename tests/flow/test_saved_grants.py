@@ -128,20 +128,24 @@ def test_what_changes_on_a_full_disk_leaves_what_is_saved_in_force(tmp_path: Pat
     assert (world.effective("rt"), world.effective("web")) == ("1-3", "0,4-7")
 
 
-def test_a_cpu_that_is_back_goes_to_no_pod_while_the_store_grants_it(tmp_path: Path) -> None:
-    """It went offline and came back while nothing could be saved: the pool does not widen before a save."""
+@pytest.mark.parametrize("less", [False, True])
+def test_a_cpu_that_is_back_goes_to_no_pod_while_the_store_grants_it(tmp_path: Path, *, less: bool) -> None:
+    """It went offline and came back while nothing could be saved: the pool does not widen before a save.
+
+    Its container lost it, and does not get it back, whether or not memory differs meanwhile.
+    """
     world = _node(tmp_path)
     world.store.full = RO
     for online in ("0-2,4-7", "0-7"):
         machine = parse_synthetic(f"{TEXT}, offline 3" if online != "0-7" else TEXT)
         world.tree.online(CpuSet.parse(online))
-        world.engine.changed(world.node(machine))
+        world.engine.changed(world.node(_less(machine) if less else machine))
         world.engine.reconcile()
         assert world.holds("rt") == "1-2"
         assert world.effective("web") == "0,4-7"
     world.store.full = ""
     world.engine.reconcile()
-    assert world.effective("web") == "0,3-7"
+    assert (world.holds("rt"), world.effective("rt"), world.effective("web")) == ("1-2", "1-2", "0,3-7")
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from agent.core.accounting import invariants
+from agent.core.cgroups.desired import DesiredSets
 from agent.core.cpus.pools import Pools, granted
 from agent.engine.engine import Engine
 from agent.host.cgroups import Cgroups
 from agent.host.checkpoint import Checkpoint, Saved
+from agent.host.nri.decisions import EngineDecisions
 from agent.kube.client import KubeClient
 from agent.kube.pod_report import ASSIGNMENT
 from agent.model.cgroup import Cgroup, Observed, Write, Written
@@ -145,6 +147,28 @@ def _given_twice() -> None:
     _put(invariants, "check", lambda *_, **_named: None)
 
 
+def _all_or_nothing() -> None:
+    """While the ledger is not as saved, nothing is written; an agent that starts so answers the runtime nothing."""
+    engine, began = list[Engine](), list[bool]()
+
+    def kept(self: Engine) -> None:
+        keep(self)
+        engine.append(self)
+        began.append(self.snapshot.stands)
+
+    def applied(self: Cgroups, writes: tuple[Write, ...], *more: Any) -> tuple[Written, ...]:  # noqa: ANN401 - passed on as it came
+        stands = not engine or engine[0].snapshot.stands
+        return apply(self, writes, *more) if stands else ()
+
+    def desired(self: EngineDecisions, uid: str, container: str) -> DesiredSets:
+        if all(began) or engine[0].snapshot.stands:
+            return desire(self, uid, container)  # type: ignore[no-any-return]  # as annotated there
+        return DesiredSets()
+
+    keep, apply = _put(Engine, "keep", kept), _put(Cgroups, "apply", applied)
+    desire = _put(EngineDecisions, "desired", desired)
+
+
 BREAKS: Mapping[str, Callable[[], None]] = {
     "grants freed early": _freed_early,
     "writes only said": _only_said,
@@ -152,4 +176,5 @@ BREAKS: Mapping[str, Callable[[], None]] = {
     "ledger ignored": _ledger_ignored,
     "annotations that lie": _lies,
     "CPUs given twice": _given_twice,
+    "all or nothing": _all_or_nothing,
 }

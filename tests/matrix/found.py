@@ -54,7 +54,8 @@ _REGISTERED = (
 _OURSELVES = (
     "In the table itself, by breaking the agent on purpose: on a busy machine a pod was force-deleted, and its "
     "processes ended, before the agent had heard of either, so that nothing was tried; and a plugin that was late "
-    "for the runtime's first question was never asked again."
+    "for the runtime's first question was never asked again. Less memory took back what its row had made of the "
+    "machine: a CPU came online in the middle of a pair, and the container that had lost it was expected to have it."
 )
 
 _BACK = (

@@ -93,7 +93,7 @@ class Node:
     Args:
         folder: for everything that outlives an agent.
         agents: starts the agent's processes.
-        machine: in words (`agent.core.machines.synthetic`); `machine_is` changes it.
+        machine: in words (`agent.core.machines.synthetic`); `change_machine` adds to it.
         settings: the configuration file, on top of SETTINGS.
         nri, podresources: whether the node has such sockets at all.
         skew: seconds that the API server's clock is ahead of the node's.
@@ -110,6 +110,7 @@ class Node:
         install("test")
         self.folder, self.name, self._agents, self._machine, self._broken = folder, name, agents, machine, broken
         self._find_within = find_within
+        self._changes: dict[str, str] = {}
         self.environment: dict[str, str] = {}
         """Of the agents that start from now on."""
         self.hangs = False
@@ -344,7 +345,7 @@ class Node:
     @property
     def online(self) -> CpuSet:
         """The machine's CPUs that are online."""
-        return parse_synthetic(self._machine).online
+        return parse_synthetic(self._now).online
 
     # ---- faults of the node
 
@@ -357,10 +358,15 @@ class Node:
         """The kernel refuses every write of the agent: "EBUSY"; "" ends it."""
         self._switch(REFUSE, name)
 
-    def machine_is(self, machine: str) -> None:
-        """The machine changed: the kernel first, then the agent is told, as by an event of hot-plug."""
-        self._machine = machine
-        self.kubelet.online(parse_synthetic(machine).online)
+    def change_machine(self, what: str, part: str) -> None:
+        """The machine changed: the kernel first, then the agent is told, as by an event of hot-plug.
+
+        Args:
+            what: changed; every other change stays as it is.
+            part: of the machine's description from now on; "" takes the change back.
+        """
+        self._changes[what] = part
+        self.kubelet.online(self.online)
         self._write_machine()
         self.configure()  # a recorded machine sends no events: a touched configuration makes the agent read both
 
@@ -494,12 +500,16 @@ class Node:
         return looks > FEW
 
     @property
+    def _now(self) -> str:
+        return ", ".join(part for part in (self._machine, *self._changes.values()) if part)
+
+    @property
     def _machine_file(self) -> Path:
         return self.folder / "machine.txt"
 
     def _write_machine(self) -> None:
         spare = self._machine_file.with_suffix(".new")
-        spare.write_text(self._machine, "utf-8")
+        spare.write_text(self._now, "utf-8")
         spare.replace(self._machine_file)
 
     def _switch(self, file: str, text: str) -> None:

@@ -13,13 +13,11 @@ from agent.app.service.service import READINESS
 from agent.model.idset import CpuSet
 from tests.matrix.agents import Agents
 from tests.matrix.claims import FOLLOWING, elsewhere, run_beside
-from tests.matrix.faults import Pair
+from tests.matrix.faults import MOST, Pair
 from tests.matrix.node import Node
 
 PINNED = ("space/old", "space/db", "space/mesh")
 """Pods whose containers run from first to last; those of web are started again under the faults."""
-MOST = 10
-"""Looks of the agent at its node (a reconcile, or a word of the kernel's) after which what is wrong is a fault."""
 
 
 @dataclass(frozen=True, slots=True)

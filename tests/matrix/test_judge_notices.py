@@ -20,6 +20,7 @@ FOUND = {
         "never settled: space/", " and is told 15",
     ],
     "containerd restarted x garbage annotations with CPUs given twice": ["twice (line"],
+    "disk read-only x memory differs with all or nothing": ["CPUs to be kept: a pod that came runs on"],
 }  # fmt: skip
 """A pair and how its agent is broken -> what the judge says of it."""
 

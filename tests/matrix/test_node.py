@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
+from agent.model.idset import CpuSet
 from tests.matrix.conftest import Make
-from tests.matrix.faults import SKEW
+from tests.matrix.faults import CPU, MEMORY, SKEW
+from tests.matrix.node import Node
 
 
 def test_a_healthy_node_pins_tells_and_frees(make: Make) -> None:
@@ -40,6 +44,23 @@ def test_faults_of_the_api_are_made_and_ended(make: Make) -> None:
         node.turns(2)
         node.api.calm()
     node.settle()
+
+
+def test_each_change_of_the_machine_lasts_until_its_own_end(make: Make) -> None:
+    """The agent sees a CPU that is offline and less memory, then its memory again, and the CPU last."""
+    node = make(nri=False)
+    node.start()
+    steps = {(CPU, "offline 9"): "CPUs 9 are offline", (MEMORY, "8188M per node"): "from 8Gi to 8188Mi",
+             (MEMORY, ""): "from 8188Mi to 8Gi", (CPU, ""): "CPUs 9 are online"}  # fmt: skip
+    for (what, part), word in steps.items():
+        assert "are online" not in node.words()
+        node.change_machine(what, part)
+        node.wait(partial(_said, node, word), word)
+    assert node.online == CpuSet.parse("0-15")
+
+
+def _said(node: Node, word: str) -> bool:
+    return word in node.words()
 
 
 def test_the_judge_sees_a_container_that_is_moved(make: Make) -> None:
