@@ -6,9 +6,11 @@ of CPUs are plain sets of numbers here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+_HOLDER = re.compile(r"\S+/(\S+) (?:has ended|is being deleted|is bound to this node)")
 Cpus = frozenset[int]
 Spot = tuple[str, str]
 """(pod uid, container)."""
@@ -108,7 +110,11 @@ class Judge:
         free = now.online - now.reserved - frozenset().union(*now.held.values())
         kept = [-(-sum(each) // 1000) for each in zip(*now.counted.values(), strict=True)] or [0] * len(now.nodes)
         rooms = [max(0, len(free & cpus) - each) for cpus, each in zip(now.nodes, kept, strict=True)]
+        holding = {uid for uid, _ in now.held}
         for uid, (count, words) in now.refused.items():
+            for holder in [] if "as of this decision" in words else _HOLDER.findall(words):
+                if holder not in holding:
+                    yield f"{uid} is refused for {holder}, which holds nothing: {words}"
             most = max(rooms, default=0) if now.single else sum(rooms)
             if 0 < count <= most:
                 yield f"{uid} asks for {count} CPUs, {most} are free where they may lie, and it is refused: {words}"
