@@ -22,9 +22,10 @@ from agent.cli.show import PIPE_WIDTH, sentences
 from agent.cli.simulate_show import pods_grid, why
 from agent.forecast.cluster_question import FITS, PlacedAs
 from agent.forecast.cluster_remedies import ChangeKind, HelpfulChange
-from agent.forecast.simulation import Fate, PodState
+from agent.forecast.simulation import Fate
 from agent.model.idset import CpuSet
 from agent.model.rules import Policy
+from agent.node.standing import PodState
 
 VERSION = 1
 """Counts changes of meaning of the JSON; keys may be added without."""

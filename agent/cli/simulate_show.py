@@ -20,9 +20,9 @@ from agent.app.simulate.simulate import Outcome, Prepared
 from agent.cli.grid import GLUE, Below, Cell, TextGrid
 from agent.cli.output import many
 from agent.cli.show import PIPE_WIDTH, counted, sentences, size
-from agent.core.explain.refusals import in_plain_words
-from agent.forecast.simulation import Fate, PodState, Result
+from agent.forecast.simulation import Fate, Result
 from agent.model.idset import CpuSet, NodeSet
+from agent.node.standing import PodState
 
 Found = Mapping[str, tuple[Outcome, Figures]]
 _STATES = (
@@ -236,7 +236,7 @@ def why(fate: Fate, sites: int) -> str:
         barred = [f"{word} on {count}" for word, count in fate.barred.items()]
         return f"of {many(sites, 'node', ',')}, {'; '.join([*([f'too little {lacks}'] if lacks else []), *barred])}"
     if fate.refusal is not None:
-        return in_plain_words(fate.refusal)
+        return fate.refusal.plain
     if fate.record is not None and fate.record.why:
         return "; ".join(dict.fromkeys(fate.record.why[name] for name in sorted(fate.record.why)))
     return ""

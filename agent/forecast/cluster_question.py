@@ -14,15 +14,17 @@ yet; after `retries` of that it stays refused. The real scheduler does not know 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 
-from agent.errors import SummaryError
-from agent.forecast.cluster_site import Alike, Change, ClusterSite, takes
+from agent.forecast.cluster_site import ADMITTED, Change, ClusterSite, ask_each
 from agent.forecast.scheduling import Strategy, needs_of
-from agent.forecast.simulation import EXPLAINED, RUNNING, Add, Fate, PodState, Result, Simulation
+from agent.forecast.simulated_nodes import ask_of
+from agent.forecast.simulation import EXPLAINED, RUNNING, Add, Fate, Result, Simulation
 from agent.forecast.workload import WorkloadItem, again
+from agent.node.standing import PodState
 
 FITS = tuple(state for state in RUNNING if state is not PodState.OVERRULED)
 """How pods end that fit: admitted by their policy, or of no concern to it."""
@@ -163,14 +165,12 @@ def _asked(site: ClusterSite, question: ClusterQuestion) -> ClusterSite:
 
 def _with_places(found: ClusterAnswer, now: float) -> ClusterAnswer:
     """Where the pods that a node refused would fit at the end; pods that ask for the same are asked for once."""
-    known: dict[tuple[object, ...], tuple[tuple[str, ...], bool]] = {}
+    known: dict[Hashable, tuple[tuple[str, ...], bool]] = {}
     elsewhere, searched = dict[int, tuple[str, ...]](), True
     for number, fate in enumerate(found.fates):
         if fate.state in FITS or fate.state is PodState.UNSCHEDULABLE:
             continue
-        pod = fate.item.pod
-        key = (pod.containers, pod.requests, pod.limits, tuple(sorted(pod.annotations.items())), pod.namespace)
-        same = repr(key), fate.item.placing
+        same = ask_of(fate.item.pod), fate.item.placing
         if same not in known:
             known[same] = _places(found, fate.item, now)
         elsewhere[number], whole = known[same]
@@ -180,18 +180,8 @@ def _with_places(found: ClusterAnswer, now: float) -> ClusterAnswer:
 
 def _places(found: ClusterAnswer, item: WorkloadItem, now: float) -> tuple[tuple[str, ...], bool]:
     """The nodes that would take a pod now, best first, and whether all were asked."""
-    alike, decided, names = Alike(), dict[int, bool](), list[str]()
     barred = frozenset(number for number, site in enumerate(found.sites) if site.bars(item.placing))
-    for number in found.result.scheduler.order(needs_of(item.pod), barred):
-        try:
-            run = found.result.nodes[number]
-        except SummaryError:
-            continue
-        first = alike.first(run)
-        if id(first) not in decided:
-            if len(decided) == LOOKED_AT:
-                return tuple(names), False
-            decided[id(first)] = takes(first, again(item, ELSEWHERE).pod, now)
-        if decided[id(first)]:
-            names.append(found.sites[number].name)
-    return tuple(names), True
+    order = found.result.scheduler.order(needs_of(item.pod), barred)
+    nodes = ((found.sites[number].name, partial(found.result.nodes.__getitem__, number), now) for number in order)
+    asked = list(ask_each(nodes, again(item, ELSEWHERE).pod, LOOKED_AT))
+    return tuple(name for name, why in asked if why in ADMITTED), len(asked) == len(order)

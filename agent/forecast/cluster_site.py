@@ -6,7 +6,7 @@ thousands has few kinds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.core.admission.allocatable import CPU, MEMORY
@@ -19,6 +19,7 @@ from agent.model.ledger import Ledger
 from agent.model.pod import Pod
 from agent.model.rules import Compatibility, Minor, Policy, Rules, Scope
 from agent.node.fault_isolation import sentence
+from agent.node.standing import standing_of
 
 _SCORED = (CPU, MEMORY)
 
@@ -55,14 +56,54 @@ class Change:
 UNCHANGED = Change()
 
 
-def takes(run: DryRun, pod: Pod, now: float) -> bool:
-    """Whether a node would take a pod as its policy wants; the node stays as it is."""
+MISALIGNED = "would be misaligned"
+ADMITTED = ("", MISALIGNED)
+"""Answers of `refuses` by which the pod gets in."""
+
+
+def refuses(run: DryRun, pod: Pod, now: float) -> str:
+    """Why a node would not take a pod aligned, in a word; "" where it would. The node stays as it is."""
     tried = run.fork()
     try:
         tried.see(pod, now)
-    except Exception:  # noqa: BLE001 - whatever a summary holds costs its node only
-        return False
-    return tried.runs(pod.uid) and tried.pods[pod.uid].refusal is None
+        stand = standing_of(tried.state, pod.uid)
+    except Exception as error:  # noqa: BLE001 - whatever a summary holds costs its node only
+        return f"cannot be decided: {type(error).__name__}"
+    if stand is None or stand.record is None or (stand.known and stand.known.refusal):
+        return stand.known.refusal.reason.value if stand and stand.known and stand.known.refusal else "left alone"
+    return "" if stand.record.is_aligned else MISALIGNED
+
+
+def takes(run: DryRun, pod: Pod, now: float) -> bool:
+    """Whether a node would let a pod in, aligned or not; the node stays as it is."""
+    return refuses(run, pod, now) in ADMITTED
+
+
+def ask_each(
+    nodes: Iterable[tuple[str, Callable[[], DryRun], float]], pod: Pod, most: int
+) -> Iterator[tuple[str, str]]:
+    """Ask nodes whether they would take a pod now; nodes in the same state are decided on once.
+
+    Args:
+        nodes: a node's name, what begins it (of whatever it raises, its node alone is left out), and its time.
+        pod: with a uid that no node knows.
+        most: nodes in different states that are decided on; at the next one it ends.
+
+    Yields:
+        The name, and what `refuses` says.
+    """
+    alike, decided = Alike(), dict[int, str]()
+    for name, begin, now in nodes:
+        try:
+            first = alike.first(begin())
+        except Exception as error:  # noqa: BLE001 - as above
+            yield name, f"cannot be decided: {type(error).__name__}"
+            continue
+        if id(first) not in decided:
+            if len(decided) == most:
+                return
+            decided[id(first)] = refuses(first, pod, now)
+        yield name, decided[id(first)]
 
 
 @dataclass(frozen=True, slots=True)

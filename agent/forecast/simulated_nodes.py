@@ -58,8 +58,8 @@ class Engines(Sequence[DryRun]):
         return len(self._sites)
 
 
-def shape_of(pod: Pod) -> Hashable:
-    """What decides about a pod beside its name and age: two of one shape get the same answer."""
+def ask_of(pod: Pod) -> Hashable:
+    """What decides about a pod beside its name and age: two that ask the same get the same answer."""
     amounts = (pod.requests, pod.limits, pod.overhead, pod.annotations)
     return (
         tuple((each.name, each.kind, _sorted(each.requests), _sorted(each.limits)) for each in pod.containers),

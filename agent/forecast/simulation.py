@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from agent.core.admission.node import Node
@@ -27,30 +26,18 @@ from agent.errors import SummaryError
 from agent.forecast.dry_run import DryRun
 from agent.forecast.placing import Placing
 from agent.forecast.scheduling import NONE, Needs, Scheduler, Strategy, needs_of
-from agent.forecast.simulated_nodes import Engines, SimulatedNode, shape_of
+from agent.forecast.simulated_nodes import Engines, SimulatedNode, ask_of
 from agent.forecast.workload import WorkloadItem, again, on_node
 from agent.model.claims import Claims
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Refusal
 from agent.node.fault_isolation import sentence
 from agent.node.obstacle import with_obstacle
+from agent.node.standing import PodState, standing_of
 from agent.node.tracked_pod import Exempt, Switches, TrackedPod
 
-
-class PodState(StrEnum):
-    """How a pod ends up."""
-
-    ALIGNED = "aligned"  # it holds something, and that lies as its policy wants
-    NOT_ALIGNED = "not-aligned"  # it holds something that does not
-    SHARED = "shared"  # it needs nothing of its own: it runs on the shared pool
-    OVERRULED = "runs-unaligned"  # its policy refused it, and it runs all the same (onMisalignment: run)
-    LEFT_ALONE = "left-alone"  # none of our business (safety.md S2)
-    WAITING = "waiting"
-    REFUSED = "refused"
-    UNSCHEDULABLE = "unschedulable"
-    ENDED = "ended"  # the scenario ended it
-
-
+STATES = tuple(state for state in PodState if state not in (PodState.UNDECIDED, PodState.NOT_ENFORCED))
+"""How a pod ends up."""
 EXPLAINED = 30
 """Refusals of one simulation that say what was in the pod's way."""
 MOMENT = 1e-6
@@ -287,8 +274,8 @@ class Simulation:
         self._now += MOMENT
         pod = again(lot.item, lot.tries).pod if lot.tries else lot.item.pod
         node = self._nodes[number]
-        shape = shape_of(pod), node.exempts(pod), pod.uid if pod.uid in self._claims else ""
-        before = self._refused.get((number, shape))
+        ask = ask_of(pod), node.exempts(pod), pod.uid if pod.uid in self._claims else ""
+        before = self._refused.get((number, ask))
         if before is not None and before[0] is node.ledger:
             lot.site, lot.refusal, lot.tries = number, before[1], lot.tries + 1
             lot.refused_by.add(number)
@@ -310,7 +297,7 @@ class Simulation:
         lot.refusal = None
         self._settle(lot)
         if not lot.bound and not any(node.waits(uid) for uid in node.pods):
-            self._refused[number, shape] = node.ledger, node.pods[pod.uid]
+            self._refused[number, ask] = node.ledger, node.pods[pod.uid]
 
     def _told(self, node: Node, ledger: Ledger, known: TrackedPod, given: Given | None) -> TrackedPod:
         """What was in a refused pod's way, of the first ones."""
@@ -368,23 +355,12 @@ class Simulation:
             lacking = self._scheduler.lacking(lot.needs)
             return Fate(lot.item, PodState.UNSCHEDULABLE, lacking=lacking, barred=barred)
         node = self._nodes[lot.site]
-        known, record = lot.refusal or node.pods[lot.uid], node.ledger.pods.get(lot.uid)
-        problems = tuple(str(each) for each in known.settings.problems)
-        if record is None:
-            state = PodState.WAITING if lot.bound else PodState.REFUSED
-        elif known.refusal is not None:
-            state = PodState.OVERRULED
-        elif known.exempt or not known.settings.pin:
+        stand = standing_of(node.state, lot.uid)
+        known = lot.refusal or node.pods[lot.uid]
+        state = stand.state if stand and not lot.refusal else PodState.REFUSED
+        if state is PodState.SHARED and not known.settings.pin:
             state = PodState.LEFT_ALONE
-        elif not _holds(node, lot.uid):
-            state = PodState.SHARED
-        else:
-            state = PodState.ALIGNED if all(record.aligned.values()) and not record.why else PodState.NOT_ALIGNED
-        return Fate(lot.item, state, lot.site, record, known.refusal, tries=lot.tries, problems=problems)
-
-
-def _holds(node: DryRun, uid: str) -> bool:
-    """Whether a pod has anything that lies somewhere."""
-    ledger = node.ledger
-    books = ledger.cpus.assigned, ledger.cpus.pools, ledger.cpus.confined, ledger.memory.blocks, ledger.devices.held
-    return any(uid in book for book in books)
+        return Fate(
+            lot.item, state, lot.site, node.ledger.pods.get(lot.uid), known.refusal, tries=lot.tries,
+            problems=tuple(map(str, known.settings.problems)),
+        )  # fmt: skip

@@ -24,7 +24,6 @@ from agent.core.accounting.fragmentation import largest_aligned
 from agent.core.accounting.usage import usage
 from agent.core.admission.node import Node
 from agent.core.devices.kubelet import given_to, handed_over
-from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
 from agent.core.explain.explainer import explain, refusal_in
 from agent.core.explain.grants import gives, grants_of, holdings_of
@@ -189,7 +188,7 @@ def _nodes(node: Node, ledger: Ledger, pod: Pod) -> NodeSet:
 
 def _aligned(node: Node, ledger: Ledger, pod: Pod) -> bool | None:
     """Whether all that it holds lies as its policy wants; None where it holds nothing."""
-    good = is_aligned(ledger, pod)
+    good = ledger.pods[pod.uid].is_aligned
     holds = any(got.cpus or got.nodes or got.devices for got in holdings_of(node, ledger, pod))
     return good if holds or not good else None
 

@@ -36,7 +36,7 @@ from agent.model.fields import Field
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Grant, Ledger, PodRecord
 from agent.model.machine import Machine
-from agent.model.outcome import HOLDER, Reason, Refusal
+from agent.model.outcome import Reason, Refusal, with_details
 from agent.model.rules import Rules
 from agent.node.adopt import AnnotatedGrant
 
@@ -104,7 +104,7 @@ class PodReport:
     @property
     def text(self) -> str:
         """Message and details, as the condition has them."""
-        return _joined(self.message, self.details)
+        return with_details(self.message, self.details)[:MAX_MESSAGE]
 
 
 Hints = Callable[[str, str], Mapping[str, str]]
@@ -232,12 +232,8 @@ def refused(
         annotations={ASSIGNMENT: _compact(body), CPUS: None, NODES: None},
         status="False", reason=refusal.reason.value, message=refusal.message[:MAX_MESSAGE],
         pinned=ConditionValue("False", refusal.reason.value, f"it was refused: see {CONDITION}"),
-        details=refusal.obstacle, holder=refusal.obstacle if waits else str(refusal.facts.get(HOLDER, "")),
+        details=refusal.details, holder=refusal.details if waits else refusal.holder,
     )  # fmt: skip
-
-
-def _joined(message: str, details: str) -> str:
-    return f"{message}: {details}"[:MAX_MESSAGE] if details else message
 
 
 def is_refusal(report: PodReport) -> bool:

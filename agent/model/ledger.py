@@ -13,7 +13,7 @@ Three books, each owned by one module of `agent.core`, and a record per pod:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agent.model.hint import Hint
@@ -106,6 +106,21 @@ class Block:
     nodes: NodeSet
     split: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def parts(self) -> tuple[tuple[int, int], ...]:
+        """(node, bytes) as far as the books say which node gives them; empty where a group of nodes gives a sum."""
+        return self.split or (((self.nodes.first, self.size),) if len(self.nodes) == 1 else ())
+
+
+def by_node(blocks: Iterable[Block]) -> dict[int, dict[str, int]]:
+    """Node -> resource -> bytes, ascending, as far as `Block.parts` says; without nodes that give nothing."""
+    found: dict[int, dict[str, int]] = {}
+    for block in blocks:
+        for node, size in block.parts:
+            here = found.setdefault(node, {})
+            here[block.resource] = here.get(block.resource, 0) + size
+    return {node: sizes for node, sizes in sorted(found.items()) if any(sizes.values())}
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryBooks:
@@ -166,6 +181,15 @@ class PodRecord:
     adopted: bool = False
     bind_memory: bool = True
 
+    @property
+    def is_aligned(self) -> bool:
+        """Whether all that the pod holds lies as its policy wants, and nothing was lost or is lacking."""
+        return all(self.aligned.values()) and not self.why
+
+    def why_of(self, container: str) -> str:
+        """The sentence about a container, or about its pod; "" for none."""
+        return self.why.get(container) or self.why.get("", "")
+
 
 @dataclass(frozen=True, slots=True)
 class Grant:
@@ -200,6 +224,12 @@ class Ledger:
     devices: DeviceBooks = field(default_factory=DeviceBooks)
     pods: Mapping[str, PodRecord] = field(default_factory=dict)
     others: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = field(default_factory=dict)
+
+    def holds(self, uid: str) -> bool:
+        """Whether a pod holds anything that lies somewhere."""
+        cpus = self.cpus
+        books = (cpus.assigned, cpus.pools, cpus.confined, self.memory.blocks, self.devices.held)
+        return any(book.get(uid) for book in books)
 
     def grant(self, uid: str, container: str) -> Grant:
         """What a container holds; an empty grant when it is unknown."""

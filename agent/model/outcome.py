@@ -1,4 +1,4 @@
-"""The outcome of an admission: Admitted or Refused. A refusal is a value; its words are made at the edge.
+"""The outcome of an admission: Admitted or Refused. A refusal is a value, and carries its cause; edges render both.
 
 `Reason` values are the kubelet's own reasons of a refusal (kubelet rule 2.2) plus ours; they are used verbatim in the
 pod's condition, in Events, as a metric label and in logs.
@@ -6,11 +6,16 @@ pod's condition, in Events, as a metric label and in logs.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from agent.model.fields import Field
+from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
+from agent.model.valuejson import value_from_json, value_to_json
 
 
 class Reason(StrEnum):
@@ -28,14 +33,45 @@ class Reason(StrEnum):
 UNSAVED = "unsaved"
 """The fact of a refusal that the agent's own disk makes: it holds the pod until the ledger can be saved, and never
 ends it."""
-OBSTACLE = "obstacle"
-"""The fact of a refusal that says in one sentence, with numbers, what is in the pod's way."""
 HOLDER = "holder"
-"""The same: which pod holds the room that is about to leave it."""
+"""The fact of a refusal that says which pod holds the room that is about to leave it."""
 AS_OF = "as of this decision: "
 """Before what the last word says of a holder, which may have left since."""
 COUNTED = "counted"
 """The same: which CPUs count, where the pod asks for some of them alone."""
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """One thing that a refused pod asks for, and that keeps it out.
+
+    Attributes:
+        resource: "cpu", "memory", huge pages of a size, or a device's name.
+        amount: what is asked for: CPUs, bytes or pieces.
+        free: NUMA node -> what is free there.
+        fits: sets of NUMA nodes that would do for this alone; empty where none does.
+    """
+
+    resource: str
+    amount: int
+    free: Mapping[int, int] = field(default_factory=dict)
+    fits: tuple[NodeSet, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What is in a refused pod's way. It is made once, when the pod is refused (`agent.core.explain.cause`).
+
+    Attributes:
+        text: one sentence, with the numbers of the moment; "" where nothing is known but the message.
+        lacks: the same for programs, where a merge of hints refused the pod.
+        never: an empty node would refuse the pod, too.
+    """
+
+    text: str = ""
+    lacks: tuple[Lack, ...] = ()
+    never: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +83,64 @@ class Refusal:
         message: the sentence, the kubelet's own where it has one.
         container: whose step it was, "" for the pod as a whole.
         facts: numbers behind it, for people and for explain.
+        cause: what is in the pod's way.
     """
 
     reason: Reason
     message: str
     container: str = ""
     facts: Mapping[str, object] = field(default_factory=dict)
+    cause: Cause = Cause()
 
     @property
-    def obstacle(self) -> str:
-        """What is in the pod's way, with numbers; "" where the message says it, or nothing was looked for."""
-        return "; ".join(str(self.facts[name]) for name in (OBSTACLE, HOLDER) if self.facts.get(name))
+    def holder(self) -> str:
+        """Which pod holds the room that is about to leave it; "" for none."""
+        return str(self.facts.get(HOLDER, ""))
+
+    @property
+    def details(self) -> str:
+        """What follows the message: the cause, unless the managers' sentence has its numbers, and the holder."""
+        numbers, known = _NUMBER.findall(self.cause.text), _NUMBER.findall(self.message)
+        told = self.reason is not Reason.TOPOLOGY and set(numbers) <= set(known)
+        return "; ".join(filter(None, ("" if told else self.cause.text, self.holder)))
+
+    @property
+    def text(self) -> str:
+        """The message, which programs look for, and the details: for Events, conditions and the runtime."""
+        return with_details(self.message, self.details)
+
+    @property
+    def plain(self) -> str:
+        """What it means, for tables and pages: the cause, else the message, and the holder."""
+        said = self.cause.text or self.message
+        return said if self.holder in said else f"{said}; {self.holder}"
 
     def as_of(self) -> Refusal:
-        """The same as the last word: a holder is named as of this decision. Itself where nothing changes."""
-        holder = str(self.facts.get(HOLDER, ""))
+        """Name the holder as of this decision, for the last word; itself where no holder is named."""
+        holder = self.holder
         if not holder or holder.startswith(AS_OF):
             return self
         return replace(self, facts={**self.facts, HOLDER: f"{AS_OF}{holder}"})
+
+    def to_json(self) -> dict[str, object]:
+        """The refusal for programs."""
+        return {
+            "reason": self.reason.value, "message": self.message, "container": self.container,
+            "facts": json.loads(json.dumps(dict(self.facts))), "cause": value_to_json(self.cause),
+        }  # fmt: skip
+
+
+def with_details(message: str, details: str) -> str:
+    """Join a message and what follows it; either may be empty."""
+    return ": ".join(filter(None, (message, details)))
+
+
+def refusal_from_json(found: Field) -> Refusal:
+    """The refusal that `to_json` wrote; raises the field's fault. A writer of version 0.1.0 knew no cause."""
+    return Refusal(
+        Reason(found.get("reason").text()), found.get("message").text(1 << 16), found.get("container").text(),
+        found.get("facts").mapping(), value_from_json(found.get("cause"), Cause) if found.get("cause") else Cause(),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,8 @@ from agent.core.request.exclusive import EXCLUSIVE
 from agent.core.request.late import PLACING, late
 from agent.core.request.mixed import MIXED
 from agent.model.pod import Pod
+from agent.node.standing import UNDECIDED
 from agent.node.state import State
-
-UNDECIDED = (
-    "its spec names this node, no scheduler bound it, and the kubelet has not accepted it yet: it holds nothing, and "
-    "is decided on as soon as the kubelet has"
-)
 
 
 def explained(state: State, uid: str, *, search: bool = True) -> Explanation | None:

@@ -157,7 +157,7 @@ def _other_words(state: State, known: TrackedPod, before: Refusal, now: Refusal)
     """Whether a refusal says something new: of a pod that waits all counts, of another one only the holder."""
     if before.facts.get(HOLDER) != now.facts.get(HOLDER):
         return True
-    said = ((each.reason, each.container, each.message, each.obstacle) for each in (before, now))
+    said = ((each.reason, each.container, each.message, each.details) for each in (before, now))
     return waits(known, state.node.rules) and next(said) != next(said)
 
 

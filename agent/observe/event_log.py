@@ -45,7 +45,7 @@ class EventLog:
         """See Reporter."""
         record = ledger.pods[pod.uid]
         holds = {name: str(cpus) for name, cpus in sorted(ledger.cpus.assigned.get(pod.uid, {}).items())}
-        aligned = all(record.aligned.values()) and not record.why
+        aligned = record.is_aligned
         outcome, reason = ("aligned", "") if aligned else ("misaligned", kind_of(record))
         self._metrics.count("admissions_total", record.policy, outcome, reason)
         self._annotations(pod, settings)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from agent.cli import group
 from agent.core.admission.node import Node
-from agent.core.explain.refusals import in_plain_words
 from agent.core.request.isolated import is_mixed
 from agent.model.idset import CpuSet
 from agent.model.outcome import Admitted
@@ -137,8 +136,8 @@ def test_the_annotation_asks_for_isolated_cpus_or_declines_them(tmp_path: Path) 
         world.see(manifest(wish, container(cpu="2"), created=4, isolated_cpus=wish))
         assert world.holds(wish) == ""
         refusal = world.ears.refused_[wish]
-        assert said in f"{refusal.message} {refusal.obstacle}"
-        assert said in in_plain_words(refusal)  # tables, explain and the page: the numbers alone would be false
+        assert said in f"{refusal.message} {refusal.details}"
+        assert said in refusal.plain  # tables, explain and the page: the numbers alone would be false
     near = World(tmp_path / "near", machine="2 sockets x 1 node x 8 cores x 1 thread, isolated 12-15")
     near.see(manifest("p", container(cpu="3")), manifest("q", container(cpu="3"), created=1, isolated_cpus="prefer"))
     near.see(manifest("r", container(cpu="3"), created=2, isolated_cpus="prefer"))

@@ -57,7 +57,7 @@ def test_as_a_kubelet_the_refusal_names_the_init_container(tmp_path: Path) -> No
     assert refusal.message.endswith(
         "which cannot be chosen again; what else container app asks for cannot be placed there"
     )
-    assert refusal.obstacle == (
+    assert refusal.details == (
         "even an empty node would refuse it: container app: no one NUMA node has room for all of it: vendor.com/gpu "
         "fits on NUMA node 1 and 2 CPUs, which must include CPU 1 of init container init on NUMA node 0, fit on NUMA "
         "node 0"

@@ -17,7 +17,8 @@ from agent.app.page.values import PageInput, pods_value
 from agent.kube.objects.pod_objects import seen
 from agent.kube.objects.read_fields import brief
 from agent.model.pod import Stage
-from agent.node.explaining import UNDECIDED, explained
+from agent.node.explaining import explained
+from agent.node.standing import UNDECIDED
 from tests.flow.told import Told, telling
 from tests.flow.world import container, manifest
 

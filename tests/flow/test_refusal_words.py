@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from agent.app.page.views import view_of
-from agent.core.explain import first_obstacle
+from agent.core.explain import cause
 from agent.kube.pod_report import carried
-from agent.model.outcome import OBSTACLE
+from agent.model.outcome import Cause
 from agent.node import obstacle
 from tests.flow.told import telling
 from tests.flow.world import World, container, manifest
@@ -62,8 +62,8 @@ def test_what_even_an_empty_node_refuses_is_told_so(tmp_path: Path) -> None:
     world = World(tmp_path, machine=FOUR, settings=STATIC)
     world.see(manifest("p", container(cpu="5", memory="512Mi"), policy="restricted"))
     refusal = world.ears.refused_["p"]
-    assert refusal.obstacle.startswith("even an empty node would refuse it: on this machine 5 CPUs need 2 NUMA nodes")
-    assert "512Mi of memory needs 1 NUMA node" in refusal.obstacle
+    assert refusal.details.startswith("even an empty node would refuse it: on this machine 5 CPUs need 2 NUMA nodes")
+    assert "512Mi of memory needs 1 NUMA node" in refusal.details
 
 
 def test_other_numbers_alone_are_no_other_word(tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def test_other_numbers_alone_are_no_other_word(tmp_path: Path) -> None:
         known = told.world.engine.pods["p"]
         assert known.refusal is not None
         sent = len(told.api.requests)
-        facts = {**known.refusal.facts, OBSTACLE: "it asks for 7 CPUs, and 1 is free"}
-        told.reporter.refused(known.pod, replace(known.refusal, facts=facts), known.settings)
+        other = replace(known.refusal, cause=Cause("it asks for 7 CPUs, and 1 is free"))
+        told.reporter.refused(known.pod, other, known.settings)
         told.settled()
         assert len(told.api.requests) == sent
         told.reporter.refused(known.pod, replace(known.refusal, message="something else"), known.settings)
@@ -108,7 +108,7 @@ def test_a_fault_in_the_words_costs_the_words_alone(tmp_path: Path, monkeypatch:
     def broken(*_: object) -> str:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(obstacle, "first_obstacle", broken)
+    monkeypatch.setattr(obstacle, "with_cause", broken)
     world = World(tmp_path)
     world.see(manifest("p", container(cpu="5"), policy="single-numa-node"))
     assert (world.ears.refused_["p"].message, world.ears.problems) == (KUBELET, [])
@@ -116,11 +116,11 @@ def test_a_fault_in_the_words_costs_the_words_alone(tmp_path: Path, monkeypatch:
 
 def test_the_words_fit_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sentence that is too long is cut, with a mark."""
-    monkeypatch.setattr(first_obstacle, "LONGEST", 40)
+    monkeypatch.setattr(cause, "LONGEST", 40)
     world = World(tmp_path)
     world.see(manifest("p", container(cpu="5"), policy="single-numa-node"))
-    assert world.ears.refused_["p"].obstacle.endswith("...")
-    assert len(world.ears.refused_["p"].obstacle) == 40
+    assert world.ears.refused_["p"].details.endswith("...")
+    assert len(world.ears.refused_["p"].details) == 40
 
 
 def test_the_numbers_outlive_the_agent(tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ def test_s13_a_deleted_pod_whose_sandbox_lives_keeps_its_cpus(tmp_path: Path) ->
     world.engine.pods_gone(["db"])
     assert world.holds("db") == "1-6"
     world.see(manifest("next", container(cpu="6"), created=1))
-    assert "default/db has ended, its cgroup is still there" in world.ears.refused_["next"].obstacle
+    assert "default/db has ended, its cgroup is still there" in world.ears.refused_["next"].details
 
 
 def test_s11_the_line_comes_first_and_is_not_delayed(told: Told) -> None:

@@ -9,7 +9,6 @@ from itertools import combinations
 from hypothesis import given, settings
 
 from agent.core.admission.node import Node
-from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
 from agent.core.explain.explainer import explain
 from agent.core.explain.serialize import lines, to_json
@@ -27,7 +26,7 @@ def fits(node: Node, case: Case, found: Explanation) -> bool:
     outcome = case.admit(node)
     if not isinstance(outcome, Admitted):
         return False
-    return found.verdict is Verdict.REFUSED or is_aligned(outcome.ledger, case.pod)
+    return found.verdict is Verdict.REFUSED or outcome.ledger.pods[case.pod.uid].is_aligned
 
 
 def sound(node: Node, case: Case, found: Explanation) -> None:
@@ -69,7 +68,7 @@ def test_a_newcomer_is_told_what_it_would_get(world: tuple[Node, Ledger, Pod]) -
         assert {got.container: got.cpus for got in found.holdings} == {
             each.name: outcome.ledger.grant(pod.uid, each.name).cpus for each in pod.containers
         }
-        assert (found.verdict is Verdict.NOT_PREFERRED) == (not is_aligned(outcome.ledger, pod))
+        assert (found.verdict is Verdict.NOT_PREFERRED) == (not outcome.ledger.pods[pod.uid].is_aligned)
     else:
         assert found.refusal is not None
         assert found.refusal.reason is outcome.refusal.reason
@@ -96,7 +95,7 @@ def test_pods_in_the_ledger_keep_what_they_have(world: tuple[Node, Ledger, Pod])
             hint = record.affinity[record.pod.containers[0].name]
             if hint.nodes is not None and found.merges[0].rule is not MergeRule.INDIFFERENT:
                 assert found.merges[0].winner == hint.nodes
-        assert (found.verdict is Verdict.NOT_PREFERRED) == (not is_aligned(ledger, record.pod))
+        assert (found.verdict is Verdict.NOT_PREFERRED) == (not ledger.pods[record.pod.uid].is_aligned)
 
 
 @settings(max_examples=examples(15), deadline=None)

@@ -19,10 +19,11 @@ from agent.core.admission.allocatable import node_room
 from agent.core.admission.node import Node
 from agent.core.admission.waiting import FINAL
 from agent.forecast.scheduling import Strategy, needs_of
-from agent.forecast.simulation import RUNNING, Add, End, Event, Pass, PodState, Result, Simulation, Site
+from agent.forecast.simulation import RUNNING, Add, End, Event, Pass, Result, Simulation, Site
 from agent.forecast.workload import WorkloadItem
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
+from agent.node.standing import PodState
 from agent.node.tracked_pod import SWITCHES
 from tests.examples import examples
 from tests.flow.world import World, container, manifest

@@ -548,7 +548,7 @@ class Node:
             whole = 0 if asked % 1000 or inits % 1000 else max(asked, inits) // 1000
             whole += bool(whole) and state.node.rules.cpu.options.strict_reservation  # the pool must not become empty
             if whole <= min(len(each.cpus) for each in state.node.machine.nodes) and self._counts(pod):
-                yield uid, (whole, f"{known.refusal.message} {known.refusal.obstacle}")
+                yield uid, (whole, f"{known.refusal.message} {known.refusal.details}")
 
     def _stopped(self) -> Iterator[str]:
         yield from self.stumbled

@@ -37,6 +37,7 @@ from agent.model.ledger import Ledger
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.node.deciding import checked_settings, decided
+from agent.node.obstacle import with_obstacle
 from agent.node.tracked_pod import SWITCHES, TrackedPod
 from tests.world.nodes import managers_of
 
@@ -109,12 +110,12 @@ def carried_out(case: Mapping[str, Any]) -> Told:
         number += 1
         pod = pod_of(body, number)
         exempt = Exemptions().why(pod)
-        known = TrackedPod(pod, checked_settings(node, pod), exempt=exempt, ran=ran)
+        known, before = TrackedPod(pod, checked_settings(node, pod), exempt=exempt, ran=ran), ledger
+        mine = given if body is case["pod"] else None
         ledger, known = decided(
-            node, ledger, known, given=given if body is case["pod"] else None, unwritable="", switches=SWITCHES,
-            now=1000.0, line=line or [],
+            node, ledger, known, given=mine, unwritable="", switches=SWITCHES, now=1000.0, line=line or [],
         )  # fmt: skip
-        return known
+        return with_obstacle(node, before, known, mine)
 
     for body in _repeated(case.get("before", [])):
         assert come(body).refusal is None, f"{body['name']} of before did not get in"

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
 from agent.core.explain.explainer import explain
 from agent.core.explain.obstacles import ObstacleView, obstacles
@@ -48,7 +47,7 @@ def fits(told: Told, case: Case) -> bool:
     outcome = case.admit(told.node)
     if not isinstance(outcome, Admitted):
         return False
-    return told.found.verdict is Verdict.REFUSED or is_aligned(outcome.ledger, told.pod)
+    return told.found.verdict is Verdict.REFUSED or outcome.ledger.pods[told.pod.uid].is_aligned
 
 
 @pytest.mark.parametrize(("file", "case"), ALL, ids=named)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.core.explain import remedies as search
-from agent.core.explain.candidates import edges, is_aligned
+from agent.core.explain.candidates import edges
 from agent.core.explain.case import Case
 from agent.core.explain.remedies import Found, remedies
 from agent.core.explain.values import Lever
@@ -41,7 +41,7 @@ def searched(
 
     def fits(size: int) -> bool:
         found = case.asking(pod.containers[0].name, "memory", size).admit(node)
-        return isinstance(found, Admitted) and (not aligned or is_aligned(found.ledger, pod))
+        return isinstance(found, Admitted) and (not aligned or found.ledger.pods[pod.uid].is_aligned)
 
     asked = pod.containers[0].requests["memory"] // 1000
     assert not fits(asked)

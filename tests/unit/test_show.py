@@ -16,10 +16,11 @@ from agent.core.accounting.usage import usage
 from agent.core.admission.alignment import UNPREFERRED
 from agent.core.admission.node import Node
 from agent.core.explain.refusals import in_plain_words
+from agent.core.request.annotations import PodSettings
 from agent.host.processes import Allowed
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
-from agent.model.outcome import OBSTACLE, Admitted, Reason, Refusal
+from agent.model.outcome import Admitted, Cause, Reason, Refusal
 from agent.model.podspec import pod_from
 from agent.node.tracked_pod import TrackedPod
 from tests.flow.world import container, manifest
@@ -83,7 +84,7 @@ def test_a_reason_is_said_once_per_pod() -> None:
     node = a_node()
     pod = pod_from(manifest("big", container("a", cpu="9"), container("b", cpu="9")))
     why = Refusal(Reason.UNEXPECTED, "not enough of it")
-    known = {"big": TrackedPod(pod, settings=None, refusal=why)}  # type: ignore[arg-type]  # what it asked for is not shown
+    known = {"big": TrackedPod(pod, PodSettings(), refusal=why)}
     view = view_of(node.start(), node, known)
     assert [row.state for row in view.rows] == ["refused", "refused"]
     assert text_of(view).count("not enough of it") == 1
@@ -100,11 +101,12 @@ def test_of_two_nodes_it_is_not_said_that_an_empty_machine_would_do_better() -> 
 
 
 def test_words_for_the_commonest_refusal() -> None:
-    """The kubelet's sentence says little; what it means under the policy is said instead."""
+    """The kubelet's sentence says little; the cause is said instead, where it is known."""
     refusal = Refusal(Reason.TOPOLOGY, "Resources cannot ...", facts={"policy": "single-numa-node"})
-    assert in_plain_words(refusal) == "no one NUMA node suited all that it asks for"
-    numbers = replace(refusal, facts={**refusal.facts, OBSTACLE: "it asks for 5 CPUs, and 3 are free"})
-    assert in_plain_words(numbers) == "it asks for 5 CPUs, and 3 are free"
+    assert refusal.plain == "Resources cannot ..."
+    numbers = replace(refusal, cause=Cause("it asks for 5 CPUs, and 3 are free"))
+    assert numbers.plain == "it asks for 5 CPUs, and 3 are free"
+    assert numbers.text == "Resources cannot ...: it asks for 5 CPUs, and 3 are free"
     odd = Refusal(Reason.SMT, "SMT Alignment Error: ...", facts={"requested": 3, "cpus_per_core": 2})
     assert in_plain_words(odd) == "it asks for 3 CPUs, and with full-pcpus-only whole cores are given: multiples of 2"
 

@@ -13,32 +13,29 @@ from itertools import groupby
 from typing import Any
 
 from agent import __version__
-from agent.app.page.views import Row, node_json, refusal_json, row_json, view_of
+from agent.app.page.views import Row, node_json, row_json, view_of
 from agent.core.accounting.usage import usage
-from agent.core.admission.waiting import FINAL
-from agent.core.cgroups.enforced import sentence
 from agent.core.devices.claims import told
 from agent.core.devices.nearness import noted, pairs_of
-from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.serialize import to_json
 from agent.core.machines.facts import to_facts
 from agent.host.cgroups.layout import place
-from agent.model.outcome import Refusal
+from agent.model.idset import NodeSet
 from agent.model.rules import Rules
-from agent.node.explaining import UNDECIDED, explained
+from agent.node.explaining import explained
+from agent.node.standing import PodState, Standing, standing_of
 from agent.node.state import State
-from agent.node.tracked_pod import TrackedPod
-from agent.node.wait_queue import waits
 from agent.observe.drawing.holders import Holder, holders
 from agent.observe.drawing.look import style_of
 from agent.observe.drawing.words import headline
 from agent.observe.page.recent import Fault, RecentRepair
 
 VERSION = 1
-WAITING, REFUSED, EXEMPT, ENDED = "waiting", "refused", "left alone", "ended"
-ALIGNED, MISALIGNED, SHARED = "aligned", "not aligned", "shared"
-UNENFORCED = "not enforced"
-ATTENTION = frozenset({WAITING, REFUSED, MISALIGNED, UNENFORCED})
+WAITING, SHARED = "waiting", "shared"
+WORDS = {state: state.value.replace("-", " ") for state in PodState}
+"""The documented word for each state."""
+WORDS |= dict.fromkeys((PodState.OVERRULED, PodState.UNDECIDED), SHARED)
+ATTENTION = frozenset({WAITING, "refused", "not aligned", "not enforced"})
 _CAUSES = {
     "drift-foreign": "another program wrote another set",
     "drift-reset": "systemd or the runtime put its own value back",
@@ -138,36 +135,33 @@ def pods_value(seen: PageInput) -> list[dict[str, Any]]:
     view = view_of(snapshot.shown, snapshot.node, snapshot.pods)
     drawn = {holder.uid: holder for holder in holders(snapshot.shown)}
     repairs = Counter(_owner(seen, each.path)[0] for each in seen.repairs)
-    found = []
-    for uid, rows in groupby(view.rows, key=lambda row: row.uid):
-        known = snapshot.pods.get(uid)
-        mine = list(rows)
-        found.append({**_pod(seen, uid, known, mine, drawn.get(uid)), "repairs": repairs[uid]})
-    return found
+    return [
+        {**_pod(seen, stand, list(rows), drawn.get(uid)), "repairs": repairs[uid]}
+        for uid, rows in groupby(view.rows, key=lambda row: row.uid)
+        if (stand := standing_of(snapshot, uid))
+    ]
 
 
-def _pod(
-    seen: PageInput, uid: str, known: TrackedPod | None, rows: list[Row], holder: Holder | None
-) -> dict[str, Any]:
-    record = seen.snapshot.shown.pods.get(uid)
-    pod = record.pod if record else known.pod if known else None
-    state, why = _state(seen.snapshot, uid, known, rows)
+def _pod(seen: PageInput, stand: Standing, rows: list[Row], holder: Holder | None) -> dict[str, Any]:
+    ledger, pod, record, known = stand.ledger, stand.pod, stand.record, stand.known
+    state = WORDS[stand.state]
     return {
-        "uid": uid, "namespace": pod.namespace if pod else "", "name": pod.name if pod else "",
-        "qos": pod.qos.value if pod else "", "created": float(int(pod.created)) if pod else 0.0,
-        "state": state, "attention": state in ATTENTION or (state == SHARED and bool(why)),
-        "why": why, "policy": record.policy if record else "",
+        "uid": pod.uid, "namespace": pod.namespace, "name": pod.name,
+        "qos": pod.qos.value, "created": float(int(pod.created)),
+        "state": state, "attention": state in ATTENTION or (state == SHARED and bool(stand.why)),
+        "why": f"waits for room: {stand.why}" if state == WAITING else stand.why,
+        "policy": record.policy if record else "",
         "picture": _sign(holder) if holder else None,
         "cpus": str(holder.cpus) if holder else "",
         "confinedTo": str(holder.confined) if holder else "",
-        "numaNodes": str(type(rows[0].nodes).union(row.nodes for row in rows)),
+        "numaNodes": str(NodeSet.union(row.nodes for row in rows)),
         "memory": {str(node): dict(per) for node, per in sorted(holder.memory.items())} if holder else {},
         "devices": list(holder.devices) if holder else [],
-        "claims": list(told(seen.snapshot.shown, uid)),
-        "pcie": noted(pairs_of(seen.snapshot.shown, uid, seen.snapshot.node.machine, seen.snapshot.node.rules)),
+        "claims": list(told(ledger, pod.uid)),
+        "pcie": noted(pairs_of(ledger, pod.uid, seen.snapshot.node.machine, seen.snapshot.node.rules)),
         "containers": [row_json(row) for row in rows],
-        "refusal": refusal_json(known.refusal) if known and known.refusal else None,
-        "explanation": f"/api/pods/{uid}/explanation",
+        "refusal": known.refusal.to_json() if known and known.refusal else None,
+        "explanation": f"/api/pods/{pod.uid}/explanation",
     }  # fmt: skip
 
 
@@ -175,33 +169,6 @@ def _sign(holder: Holder) -> dict[str, Any]:
     """How the drawing shows a pod: its letters, and the numbers of colour and pattern."""
     colour, pattern = style_of(holder.number)
     return {"letter": holder.sign, "number": holder.number, "colour": colour, "pattern": pattern}
-
-
-def _state(snapshot: State, uid: str, known: TrackedPod | None, rows: list[Row]) -> tuple[str, str]:
-    """A pod's state in one word, and one sentence where there is something to say."""
-    if known is not None and known.ended:
-        return ENDED, "it ended; what it held is freed when no process is left in its cgroups"
-    if known is not None and known.exempt:
-        return EXEMPT, known.exempt
-    if known is not None and not known.decided:
-        return SHARED, UNDECIDED
-    if known is not None and known.refusal is not None:
-        return _refused(snapshot, known, known.refusal, inside=uid in snapshot.shown.pods)
-    lacking = snapshot.unenforced.get(uid, {})
-    if lacking:
-        return UNENFORCED, sentence(lacking)
-    why = next((row.why for row in rows if row.why), "")
-    states = {row.state for row in rows}
-    return next((state for state in (MISALIGNED, ALIGNED) if state in states), SHARED), why
-
-
-def _refused(snapshot: State, known: TrackedPod, refusal: Refusal, *, inside: bool) -> tuple[str, str]:
-    """Of a pod that was refused: it waits, it does not run, or it runs on the shared pool all the same."""
-    plain = in_plain_words(refusal)
-    if inside:
-        return SHARED, plain
-    waiting = FINAL not in refusal.facts and not known.unsaved and waits(known, snapshot.node.rules)
-    return (WAITING, f"waits for room: {plain}") if waiting else (REFUSED, plain)
 
 
 def explanation_value(seen: PageInput, uid: str) -> dict[str, Any] | None:

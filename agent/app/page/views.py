@@ -5,24 +5,22 @@ Made from a running node (`agent.app.standalone`) or from a saved ledger (`numal
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent.core.accounting.usage import NodeUse, usage
 from agent.core.admission.node import Node
 from agent.core.devices.kubelet import given_to
-from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.remarks import remarks
+from agent.core.explain.values import Holding
 from agent.core.request.isolated import note
 from agent.core.request.mixed import parts_of
 from agent.host.processes import Allowed
 from agent.model.idset import CpuSet, NodeSet
-from agent.model.ledger import Block, Ledger, PodRecord
-from agent.model.machine import Machine
+from agent.model.ledger import Ledger, by_node
 from agent.model.outcome import Refusal
-from agent.model.pod import Container, Pod
-from agent.node.explaining import UNDECIDED
+from agent.node.standing import Standing, standing_in
 from agent.node.tracked_pod import TrackedPod
 
 Words = Mapping[tuple[str, str], Allowed]
@@ -91,52 +89,39 @@ def view_of(
         words: the kernel's, by container.
     """
     known = known or {}
-    pods = {uid: record.pod for uid, record in ledger.pods.items()}
-    pods |= {uid: each.pod for uid, each in known.items() if uid not in pods and not each.ended}
-    machine = node.seen if node else None
-    rows = [
-        _row(pod, container, ledger, machine, known.get(pod.uid), (words or {}).get((pod.uid, container.name)))
-        for pod in sorted(pods.values(), key=lambda each: (each.created, each.uid))
-        for container in pod.containers
-    ]
+    uids = [*ledger.pods, *(uid for uid, each in known.items() if uid not in ledger.pods and not each.ended)]
+    found = [stand for uid in uids if (stand := standing_in(ledger, node, known, uid))]
+    found.sort(key=lambda stand: (stand.pod.created, stand.pod.uid))
+    rows = tuple(row for stand in found for row in rows_of(stand, words or {}))
     refused = {uid: each.refusal for uid, each in known.items() if each.refusal and uid not in ledger.pods}
-    return NodeView(tuple(rows), ledger.cpus.shared, usage(ledger, node) if node else (), refused)
+    return NodeView(rows, ledger.cpus.shared, usage(ledger, node) if node else (), refused)
 
 
-def _row(
-    pod: Pod, container: Container, ledger: Ledger, machine: Machine | None, known: TrackedPod | None,
-    allowed: Allowed | None,
-) -> Row:  # fmt: skip
-    record = ledger.pods.get(pod.uid)
-    grant = ledger.grant(pod.uid, container.name)
-    memory = _memory(grant.memory)
-    mine = machine.nodes_of(grant.cpus) if machine and grant.cpus else NodeSet()
-    confined = ledger.cpus.confined.get(pod.uid)
-    nodes = mine | NodeSet.from_ids(memory) | (confined.nodes if confined else NodeSet())
-    state, why = _state(record, container.name, known, holds=bool(grant.cpus or memory or grant.devices or confined))
-    pool = ledger.cpus.shared
-    if machine and confined:
-        pool &= machine.cpus_of(confined.nodes)
-    return Row(
-        pod.key, pod.uid, container.name, container.kind.value, pod.qos.value, grant.cpus, pool, nodes, memory,
-        grant.devices, state, why, allowed, parts_of(ledger, pod.uid).get(container.name, ""),
-    )  # fmt: skip
+def rows_of(stand: Standing, words: Words) -> Iterator[Row]:
+    """A row for each container of a pod."""
+    pod, parts = stand.pod, parts_of(stand.ledger, stand.pod.uid)
+    for container, got in zip(pod.containers, stand.holdings, strict=True):
+        memory = by_node(got.memory)
+        state, why = _state(stand, got, holds=bool(got.cpus or memory or got.devices or got.confined))
+        nodes = stand.node.seen.nodes_of(got.cpus) if stand.node and got.cpus else NodeSet()
+        nodes |= NodeSet.from_ids(memory) | (got.confined or NodeSet())
+        yield Row(
+            pod.key, pod.uid, got.container, container.kind.value, pod.qos.value, got.cpus, got.pool, nodes, memory,
+            got.devices, state, why, words.get((pod.uid, got.container)), parts.get(got.container, ""),
+        )  # fmt: skip
 
 
-def _state(record: PodRecord | None, name: str, known: TrackedPod | None, *, holds: bool) -> tuple[str, str]:
+def _state(stand: Standing, got: Holding, *, holds: bool) -> tuple[str, str]:
+    """One container's state: its pod's, and its own where the pod holds something."""
+    known = stand.known
     if known and known.exempt:
         return "left alone", known.exempt
-    if record is None:
-        refusal = known.refusal if known else None
-        undecided = known is not None and not known.decided
-        return ("refused", in_plain_words(refusal)) if refusal else ("shared", UNDECIDED if undecided else "")
-    why = record.why.get(name) or record.why.get("", "")
+    if stand.record is None:
+        return ("refused" if known and known.refusal else "shared"), stand.why
     if known and known.refusal:
-        bare = why.startswith(f"{known.refusal.reason.value}: {known.refusal.message}")
-        return "shared", in_plain_words(known.refusal) if bare else why
-    if not holds:
-        return "shared", why
-    return ("aligned" if record.aligned.get(name, True) and not why else "not aligned"), why
+        bare = got.why.startswith(f"{known.refusal.reason.value}: {known.refusal.message}")
+        return "shared", known.refusal.plain if bare else got.why
+    return ("shared" if not holds else "aligned" if got.aligned else "not aligned"), got.why
 
 
 def notes_of(
@@ -161,23 +146,12 @@ def notes_of(
     return found
 
 
-def _memory(blocks: tuple[Block, ...]) -> dict[int, dict[str, int]]:
-    """Bytes per node; of a block over several nodes without a split, all of it under each node is not known."""
-    found: dict[int, dict[str, int]] = {}
-    for block in blocks:
-        split = block.split or ((node, block.size if len(block.nodes) == 1 else 0) for node in block.nodes)
-        for node, size in split:
-            per = found.setdefault(node, {})
-            per[block.resource] = per.get(block.resource, 0) + size
-    return {node: per for node, per in sorted(found.items()) if any(per.values())}
-
-
 def as_json(view: NodeView) -> dict[str, Any]:
     """The view for programs; sets in the kernel's list format, sizes in bytes."""
     return {
         "containers": [{"pod": row.pod, "uid": row.uid, **row_json(row)} for row in view.rows],
         "numaNodes": [node_json(node) for node in view.nodes],
-        "refused": {uid: refusal_json(refusal) for uid, refusal in sorted(view.refused.items())},
+        "refused": {uid: refusal.to_json() for uid, refusal in sorted(view.refused.items())},
     }
 
 
@@ -206,8 +180,3 @@ def node_json(node: NodeUse) -> dict[str, Any]:
             for name, use in node.memory.items()
         },
     }  # fmt: skip
-
-
-def refusal_json(refusal: Refusal) -> dict[str, Any]:
-    """Why a pod was refused."""
-    return {"reason": refusal.reason.value, "message": refusal.message, "facts": dict(refusal.facts)}

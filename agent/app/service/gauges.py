@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from agent.app.service.other_writers import SOURCES
@@ -17,23 +18,21 @@ from agent.model.cgroup import Level
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.pod import Qos
-from agent.model.rules import OnMisalignment
-from agent.node import tracked_pod as knowing
+from agent.node.standing import PodState, Standing, standing_of
 from agent.observe.metrics import Samples
 
 STATES = ("pinned", "shared", "refused", "exempt", "ended")
+_WORDS = {PodState.ENDED: "ended", PodState.LEFT_ALONE: "exempt"}
+_WORDS |= dict.fromkeys((PodState.OVERRULED, PodState.WAITING, PodState.REFUSED), "refused")
 
 
 def shown(engine: Engine, memory: NodeMemory | None) -> dict[str, Samples]:
     """The gauges that follow from what was decided, and from the kernel's word on free memory."""
     snapshot = engine.snapshot
     ledger, node = snapshot.shown, snapshot.node
-    pods, waiting, unenforced = dict.fromkeys(STATES, 0), 0, 0
-    for uid, each in snapshot.pods.items():
-        pods[_state(uid, each, ledger)] += 1
-        wish = each.settings.on_misalignment or node.rules.on_misalignment
-        unenforced += not (each.ended or each.exempt) and bool(snapshot.unenforced.get(uid))
-        waiting += not each.ended and each.refusal is not None and wish is OnMisalignment.WAIT
+    found = [stand for uid in snapshot.pods if (stand := standing_of(snapshot, uid))]
+    pods = dict.fromkeys(STATES, 0) | Counter(_WORDS.get(each.state) or _kept(each) for each in found)
+    gone = PodState.ENDED, PodState.LEFT_ALONE
     resizes = sum(uid in snapshot.pods and not snapshot.pods[uid].ended for uid in pending(ledger))
     nodes = usage(ledger, node)
     largest = largest_aligned(nodes, node.machine, whole_cores=node.rules.cpu.options.full_pcpus_only)
@@ -42,11 +41,11 @@ def shown(engine: Engine, memory: NodeMemory | None) -> dict[str, Samples]:
         **of_nodes(nodes),
         **of_largest(largest),
         "pods": pods,
-        "waiting_pods": waiting,
+        "waiting_pods": sum(each.state is PodState.WAITING for each in found),
         "pending_resizes": resizes,
         "burstable_pinned_pods": len(holders(ledger, Qos.BURSTABLE)),
         "mixed_containers": sum(len(parts_of(ledger, uid)) for uid in ledger.cpus.mixed),
-        "unenforced_pods": unenforced,
+        "unenforced_pods": sum(each.state not in gone and bool(each.unenforced) for each in found),
         "placed_pods": _placed(ledger),
         "memory_available_bytes": {str(number): size for number, size in sorted(available.items())},
         "other_writers": {source: source in snapshot.yields for source in SOURCES},
@@ -86,22 +85,17 @@ def of_mismatch(millicpus: int) -> dict[str, Samples]:
 
 def _placed(ledger: Ledger) -> dict[str, int]:
     """Pods that hold something which has a place: do they lie as their policy wants?"""
-    books = (ledger.cpus.assigned, ledger.cpus.pools, ledger.cpus.confined, ledger.memory.blocks, ledger.devices.held)
     found = dict.fromkeys(("aligned", "misaligned"), 0)
     for uid, record in ledger.pods.items():
-        if any(book.get(uid) for book in books):
-            found["aligned" if all(record.aligned.values()) and not record.why else "misaligned"] += 1
+        if ledger.holds(uid):
+            found["aligned" if record.is_aligned else "misaligned"] += 1
     return found
 
 
-def _state(uid: str, known: knowing.TrackedPod, ledger: Ledger) -> str:
-    if known.ended:
-        return "ended"
-    if known.exempt:
-        return "exempt"
-    if known.refusal is not None:
-        return "refused"
-    return "pinned" if uid in ledger.cpus.assigned or uid in ledger.cpus.pools else "shared"
+def _kept(stand: Standing) -> str:
+    """The label of a pod that is in: whether it has CPUs of its own."""
+    cpus = stand.ledger.cpus
+    return "pinned" if stand.pod.uid in cpus.assigned or stand.pod.uid in cpus.pools else "shared"
 
 
 class Locality:

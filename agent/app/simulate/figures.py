@@ -14,11 +14,14 @@ from typing import Any
 from agent.app.simulate.simulate import Outcome, Prepared
 from agent.core.accounting.fragmentation import largest_aligned
 from agent.core.accounting.usage import NodeUse, usage
+from agent.core.explain.grants import holdings_of
 from agent.forecast.dry_run import DryRun
 from agent.forecast.simulated_nodes import SimulatedNode
-from agent.forecast.simulation import RUNNING, Fate, PodState, Result
-from agent.model.idset import NodeSet
+from agent.forecast.simulation import RUNNING, STATES, Fate, Result
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.ledger import by_node
 from agent.model.quantity import units
+from agent.node.standing import PodState
 
 VERSION = 1
 """Counts changes of meaning of the JSON; keys may be added without."""
@@ -169,15 +172,11 @@ def _span(outcome: Outcome, fate: Fate) -> int:
     if fate.record is None or fate.site is None:
         return 0
     dry_run = outcome.result.nodes[fate.site]
-    uid, ledger = fate.record.pod.uid, dry_run.ledger
-    confined = ledger.cpus.confined.get(uid)
-    found = confined.nodes if confined else NodeSet()
-    for container in fate.record.pod.containers:
-        grant = ledger.grant(uid, container.name)
-        found |= dry_run.node.seen.nodes_of(grant.cpus) if grant.cpus else NodeSet()
-        for block in grant.memory:
-            held = NodeSet.from_ids(node for node, size in block.split if size) if block.split else block.nodes
-            found |= held if block.size else NodeSet()
+    found = NodeSet()
+    for got in holdings_of(dry_run.node, dry_run.ledger, fate.record.pod):
+        found |= (got.confined or NodeSet()) | dry_run.node.seen.nodes_of(got.cpus or CpuSet())
+        found |= NodeSet.from_ids(by_node(got.memory))
+        found |= NodeSet.union(block.nodes for block in got.memory if block.size and not block.parts)
     return len(found)
 
 
@@ -202,7 +201,7 @@ def _variant(label: str, outcome: Outcome, found: Figures) -> dict[str, Any]:
         "onMisalignment": settings.on_misalignment.value,
         "answers": outcome.answers,
         "allIn": found.all_in,
-        "states": {state.value: found.states.get(state, 0) for state in PodState},
+        "states": {state.value: found.states.get(state, 0) for state in STATES},
         "reasons": {state.value: dict(reasons) for state, reasons in found.reasons.items()},
         "lacking": dict(found.lacking),
         "madeAgain": found.retried,
@@ -251,7 +250,6 @@ def placement(result: Result, sites: Sequence[SimulatedNode], fate: Fate) -> dic
     """One pod, for programs."""
     pod = fate.item.pod
     dry_run = result.nodes[fate.site] if fate.site is not None else None
-    refusal = fate.refusal
     return {
         "pod": pod.key,
         "owner": fate.item.owner or None,
@@ -259,32 +257,24 @@ def placement(result: Result, sites: Sequence[SimulatedNode], fate: Fate) -> dic
         "node": sites[fate.site].name if fate.site is not None else None,
         "tries": fate.tries,
         "containers": _containers(dry_run, fate) if dry_run and fate.state in RUNNING else [],
-        "refusal": {"reason": refusal.reason.value, "message": refusal.message, "container": refusal.container}
-        if refusal else None,
+        "refusal": fate.refusal.to_json() if fate.refusal else None,
         "lacking": dict(fate.lacking),
         "problems": list(fate.problems),
     }  # fmt: skip
 
 
 def _containers(dry_run: DryRun, fate: Fate) -> list[dict[str, Any]]:
-    record = fate.record
-    if record is None:
-        return []
-    found = []
-    for container in record.pod.containers:
-        grant = dry_run.ledger.grant(record.pod.uid, container.name)
-        cpus = grant.cpus
-        memory = {block.resource: block.size for block in grant.memory}
-        found.append(
-            {
-                "name": container.name,
-                "cpus": str(cpus) if cpus else None,
-                "numaNodes": str(dry_run.node.seen.nodes_of(cpus)) if cpus else "",
-                "memory": memory,
-                "memoryNodes": str(NodeSet.union(block.nodes for block in grant.memory)),
-                "devices": {name: list(ids) for name, ids in sorted(grant.devices.items())},
-                "aligned": record.aligned.get(container.name, True),
-                "why": record.why.get(container.name) or record.why.get("", ""),
-            }
-        )
-    return found
+    pod = fate.record.pod if fate.record else fate.item.pod
+    return [
+        {
+            "name": got.container,
+            "cpus": str(got.cpus) if got.cpus else None,
+            "numaNodes": str(dry_run.node.seen.nodes_of(got.cpus)) if got.cpus else "",
+            "memory": {block.resource: block.size for block in got.memory},
+            "memoryNodes": str(NodeSet.union(block.nodes for block in got.memory)),
+            "devices": {name: list(ids) for name, ids in sorted(got.devices.items())},
+            "aligned": got.aligned,
+            "why": got.why,
+        }
+        for got in holdings_of(dry_run.node, dry_run.ledger, pod)
+    ]

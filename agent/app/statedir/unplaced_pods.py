@@ -9,7 +9,6 @@ explained from its manifest.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -20,7 +19,7 @@ from agent.core.explain.standing import PodStanding
 from agent.core.request.annotations import PodSettings
 from agent.errors import MalformedError
 from agent.model.fields import Field
-from agent.model.outcome import Reason, Refusal
+from agent.model.outcome import refusal_from_json
 from agent.model.pod import Pod
 from agent.model.podjson import pod_from_json, pod_to_json
 from agent.node.state import State
@@ -107,15 +106,11 @@ def _inside(snapshot: State, uid: str) -> bool:
 
 
 def _written(each: UnplacedPod) -> dict[str, object]:
-    refusal = each.standing.refusal
     return {
         "pod": pod_to_json(each.pod),
         "exempt": each.standing.exempt,
         "gone": each.gone,
-        "refusal": None if refusal is None else {
-            "reason": refusal.reason.value, "message": refusal.message, "container": refusal.container,
-            "facts": json.loads(json.dumps(dict(refusal.facts))),
-        },
+        "refusal": each.standing.refusal.to_json() if each.standing.refusal else None,
     }  # fmt: skip
 
 
@@ -151,12 +146,6 @@ def tracked(state: Path) -> dict[str, TrackedPod]:
 
 
 def _outsider(field: Field, uid: str) -> UnplacedPod:
-    found = field.get("refusal")
-    refusal = None
-    if found:
-        refusal = Refusal(
-            Reason(found.get("reason").text()), found.get("message").text(1 << 16), found.get("container").text(),
-            found.get("facts").mapping(),
-        )  # fmt: skip
+    refusal = refusal_from_json(field.get("refusal")) if field.get("refusal") else None
     standing = PodStanding(refusal, field.get("exempt").text())
     return UnplacedPod(pod_from_json(field.get("pod"), uid), standing, gone=field.get("gone").flag())

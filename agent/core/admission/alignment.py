@@ -39,7 +39,7 @@ _JUDGED = (UNPREFERRED, MOVED, LATE, "outside the affinity", "policy none aligns
 def kind_of(record: PodRecord) -> str:
     """Why a pod is not aligned, as one of a few words; "" when it is. For a metric's label."""
     texts = [record.why[name] for name in sorted(record.why)]
-    if not texts and all(record.aligned.values()):
+    if record.is_aligned:
         return ""
     for word, part in (
         ("NotConfined", "confined"), ("NotConfined", "memory is not bound"), ("Resize", "resize"),

@@ -69,12 +69,6 @@ def possible(case: Case, node: Node) -> bool:
     return not now.clash() and not now.barred(policy)
 
 
-def is_aligned(ledger: Ledger, pod: Pod) -> bool:
-    """Whether all containers of a pod in the ledger lie as its policy wants."""
-    record = ledger.pods[pod.uid]
-    return all(record.aligned.values()) and not record.why
-
-
 def holders_of(ledger: Ledger, uid: str) -> list[Pod]:
     """Pods that hold something, those that hold least first; of equal ones the latest."""
 

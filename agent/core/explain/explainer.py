@@ -18,8 +18,8 @@ from agent.core.confine import align_requested
 from agent.core.devices.claims import told
 from agent.core.devices.kubelet import explained, given_to, handed_over
 from agent.core.devices.nearness import pairs_of, sentences
-from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
+from agent.core.explain.cause import with_cause
 from agent.core.explain.grants import beside_movable, gives, grants_of, held_words, holdings_of
 from agent.core.explain.merges import MergeExplainer
 from agent.core.explain.nearer import nearer
@@ -93,8 +93,8 @@ class _Explainer:
         self.settings = settings
         self.standing = standing
         self.search = search
-        given = standing.given or given_to(ledger, node.inventory, pod.uid)
-        said = remarks(node, pod, given, claims=standing.claims)
+        self.given = standing.given or given_to(ledger, node.inventory, pod.uid)
+        said = remarks(node, pod, self.given, claims=standing.claims)
         self.first = (*map(str, settings.problems), *(each.text for each in said if each.first))
         self.partly = any(each.first for each in said)
         self.notes = [each.text for each in said if not each.first and each.topic != "whole"]  # its reasons say that
@@ -165,7 +165,7 @@ class _Explainer:
         self.notes += [movable] if movable else []
         if run.ledger is not None and (self.record is None or as_of is AsOf.ADMISSION):
             self.notes += filter(None, [nearer(self.node, run.case, run.ledger)])
-        if verdict is Verdict.NOT_PREFERRED and run.ledger is not None and is_aligned(run.ledger, self.pod):
+        if verdict is Verdict.NOT_PREFERRED and run.ledger is not None and run.ledger.pods[self.pod.uid].is_aligned:
             self.notes.append(f"created again now, it would be aligned: {self._would(run.ledger)}")
         elif verdict is Verdict.NOT_PREFERRED and self.search:
             found = remedies(self.node, run.case, aligned=True)
@@ -189,25 +189,21 @@ class _Explainer:
         wish = self.settings.on_misalignment or self.node.rules.on_misalignment
         if self.standing.hypothetical and run.ledger is None and wish is OnMisalignment.WAIT:
             refusal = self._for_good() or refusal
+        refusal = with_cause(self.node, run.case, refusal, self._handed) if refusal else None
         return self._made(Verdict.REFUSED, replace(run, refusal=refusal), found, AsOf.NOW, got)
 
     def _for_good(self) -> Refusal | None:
         """What the agent tells of a pod that it lets wait for nothing, since an empty node would refuse it, too."""
-
-        def prepared(ledger: Ledger, pod: Pod) -> Ledger:
-            return handed_over(ledger, pod, self.standing.given) if self.standing.given else ledger
-
-        return hopeless(self.node, self.pod, self.settings, prepared)
+        return hopeless(self.node, self.pod, self.settings, lambda ledger, _: self._handed(ledger))
 
     # ---- the evidence
 
     def _case(self, others: Collection[str] = ()) -> Case:
         """The admission again: without what the pod holds, but for what the kubelet gave it; without some others."""
-        given = self.standing.given or given_to(self.ledger, self.node.inventory, self.pod.uid)
         ledger = self.ledger
         for uid in (*others, self.pod.uid):
             ledger = self.node.release(ledger, uid)
-        return Case(handed_over(ledger, self.pod, given) if given else ledger, self.pod, self.settings)
+        return Case(self._handed(ledger), self.pod, self.settings)
 
     def _run(self, case: Case) -> _Run:
         steps = list[Step]()
@@ -217,7 +213,12 @@ class _Explainer:
         merges = tuple(reporter.merge(step) for step in steps)
         if isinstance(outcome, Admitted):
             return _Run(case, outcome.ledger, None, merges)
-        return _Run(case, None, explained(outcome.refusal, case.ledger, self.node.inventory, self.pod), merges)
+        refusal = explained(outcome.refusal, case.ledger, self.node.inventory, self.pod)
+        return _Run(case, None, refusal, merges)
+
+    def _handed(self, ledger: Ledger) -> Ledger:
+        """A ledger in which the pod holds what the kubelet gave it."""
+        return handed_over(ledger, self.pod, self.given) if self.given else ledger
 
     def _reproduced(self, case: Case) -> tuple[_Run, AsOf]:
         """The run that gives what the ledger says, if any does."""

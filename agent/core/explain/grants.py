@@ -15,28 +15,28 @@ from agent.model.machine import Machine
 from agent.model.pod import ContainerKind, Pod
 
 
-def holdings_of(node: Node, ledger: Ledger, pod: Pod) -> tuple[Holding, ...]:
-    """What every container of a pod in the ledger holds, in order of admission."""
+def holdings_of(node: Node | None, ledger: Ledger, pod: Pod) -> tuple[Holding, ...]:
+    """What every container of a pod holds, in order of admission; without a node nothing has a place."""
     record = ledger.pods.get(pod.uid)
     confined = ledger.cpus.confined.get(pod.uid)
     found = []
     for container in pod.containers:
         grant = ledger.grant(pod.uid, container.name)
-        nodes = node.seen.nodes_of(grant.cpus) if grant.cpus else NodeSet()
+        nodes = node.seen.nodes_of(grant.cpus) if node and grant.cpus else NodeSet()
         nodes |= grant.mems or NodeSet()
         pool = ledger.cpus.shared
         if confined:
             nodes |= confined.nodes
-            pool &= node.machine.cpus_of(confined.nodes)
-        why = (record.why.get(container.name) or record.why.get("", "")) if record else ""
+            pool &= node.machine.cpus_of(confined.nodes) if node else pool
+        why = record.why_of(container.name) if record else ""
         found.append(
             Holding(
                 container.name, grant.cpus, pool, nodes, grant.memory, grant.devices,
                 affinity=record.affinity.get(container.name) if record else None,
                 aligned=record.aligned.get(container.name, True) and not why if record else True, why=why,
                 confined=confined.nodes if confined else None,
-                beside=mixed_part(ledger, pod.uid, container.name, node.machine),
-                caches=_caches(node, pod, grant.cpus or CpuSet()),
+                beside=mixed_part(ledger, pod.uid, container.name, node.machine) if node else CpuSet(),
+                caches=_caches(node, pod, grant.cpus or CpuSet()) if node else "",
             )
         )  # fmt: skip
     return tuple(found)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from agent.core.admission.ahead import AHEAD
 from agent.core.admission.node import Node
 from agent.core.admission.pod import Step
-from agent.core.explain.obstacles import ObstacleView, leftover, obstacles
+from agent.core.explain.obstacles import ObstacleView, lacks, leftover, obstacles
 from agent.core.explain.ranking import Ranking
 from agent.core.explain.requested import requested_resources
 from agent.core.explain.supply import Counter
@@ -25,6 +25,7 @@ from agent.core.merge.order import Order
 from agent.core.merge.provider import Offer
 from agent.core.merge.reasons import Voice
 from agent.model.hint import IMPOSSIBLE, Stance
+from agent.model.outcome import Cause
 from agent.model.rules import Policy
 
 SHOWN = 24
@@ -73,9 +74,11 @@ class MergeExplainer:
             obstacles=() if good else obstacles(self.node, self.counter.pod, views, step.ledger, policy),
         )
 
-    def obstacles(self, step: Step) -> tuple[str, ...]:
-        """Why a step refused the pod, without the rest of the story; the first sentence says most."""
-        return obstacles(self.node, self.counter.pod, self._views(step), step.ledger, step.reasons.policy)
+    def cause(self, step: Step) -> Cause:
+        """Why a step refused the pod, without the rest of the story: the first sentence says most."""
+        views, policy = self._views(step), step.reasons.policy
+        said = obstacles(self.node, self.counter.pod, views, step.ledger, policy)
+        return Cause("".join(said[:1]), lacks(self.node, views, policy))
 
     def _views(self, step: Step) -> list[ObstacleView]:
         names, voices = list(step.answers), {}

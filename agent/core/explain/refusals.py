@@ -9,29 +9,20 @@ from collections.abc import Mapping
 
 from agent.core.cpus.pods import NO_ROOM_FOR_INITS, NO_ROOM_FOR_SHARED
 from agent.core.explain.words import amount, bare
-from agent.model.outcome import COUNTED, HOLDER, Reason, Refusal
-from agent.model.rules import Policy
+from agent.model.outcome import COUNTED, Reason, Refusal
 
 _BEGINNINGS = (
     ("cannot allocate unregistered device", "no device of that name is known on this node"),
     ("no healthy devices present", "this node has no healthy device of that name"),
     ("previously allocated devices are no longer healthy", "a device that it held is not healthy any more"),
 )
-_POLICIES = {
-    Policy.SINGLE_NUMA_NODE.value: "no one NUMA node suited all that it asks for",
-    Policy.RESTRICTED.value: "no set of NUMA nodes was good enough for all that it asks for",
-    Policy.BEST_EFFORT.value: "no set of NUMA nodes suited all that it asks for",
-}
-"""For refusals of another time, whose numbers nobody kept."""
 
 
 def in_plain_words(refusal: Refusal) -> str:
-    """What a refusal means, without the pod's name; the message itself where there is nothing plainer."""
+    """What a refusal of the managers means, without the pod's name; "" where nothing is plainer than its message."""
     facts = refusal.facts
     text = ""
-    if refusal.reason is Reason.TOPOLOGY:
-        text = refusal.obstacle or _POLICIES.get(str(facts.get("policy")), "")
-    elif refusal.reason is Reason.SMT:
+    if refusal.reason is Reason.SMT:
         text = _cores(facts)
     elif refusal.reason is Reason.SHARED_POOL:
         text = (
@@ -44,10 +35,8 @@ def in_plain_words(refusal: Refusal) -> str:
         text = _memory(facts)
     elif refusal.reason is Reason.UNEXPECTED:
         text = _unexpected(refusal)
-    holder, counted = str(facts.get(HOLDER, "")), str(facts.get(COUNTED, ""))
-    said = text or refusal.message
-    said = said if counted in said else f"{said}: {counted}"
-    return said if holder in said else f"{said}; {holder}"
+    counted = str(facts.get(COUNTED, ""))
+    return f"{text}: {counted}" if text and counted not in text else text
 
 
 def _number(facts: Mapping[str, object], name: str) -> int:

@@ -29,7 +29,6 @@ from agent.core.confine import align_requested
 from agent.core.explain.candidates import (
     edges,
     holders_of,
-    is_aligned,
     most_of,
     nodes_held,
     possible,
@@ -112,14 +111,14 @@ class _Search:
             return None
         self.tries += 1
         outcome = case.admit(self.node)
-        if not isinstance(outcome, Admitted) or (self.aligned and not is_aligned(outcome.ledger, case.pod)):
+        if not isinstance(outcome, Admitted) or (self.aligned and not outcome.ledger.pods[case.pod.uid].is_aligned):
             return None
         return outcome.ledger
 
     def described(self, remedy: Remedy, words: str, ledger: Ledger) -> Remedy:
         """The remedy with what it gives, and its sentence."""
         pod = self.case.pod
-        given, good = gives(self.node, ledger, pod), is_aligned(ledger, pod)
+        given, good = gives(self.node, ledger, pod), ledger.pods[pod.uid].is_aligned
         got = (
             "; ".join(f"{name}: {text}" for name, text in given.items())
             if len(given) > 1

@@ -18,7 +18,6 @@ VERSION = 1
 
 def to_json(found: Explanation) -> dict[str, Any]:
     """The explanation for programs; keys are always there, in this order."""
-    refusal = found.refusal
     return {
         "version": VERSION,
         "pod": found.pod, "uid": found.uid, "qos": found.qos,
@@ -27,10 +26,7 @@ def to_json(found: Explanation) -> dict[str, Any]:
         "policy": found.policy.value, "policyFrom": found.policy_from.value,
         "scope": found.scope.value, "scopeFrom": found.scope_from.value,
         "asOf": found.as_of.value, "answers": found.answers,
-        "refusal": None if refusal is None else {
-            "reason": refusal.reason.value, "message": refusal.message, "container": refusal.container,
-            "facts": dict(refusal.facts),
-        },
+        "refusal": found.refusal.to_json() if found.refusal else None,
         "asked": [
             {
                 "container": each.container, "kind": each.kind, "cpus": each.cpus, "cpuMilli": each.milli,

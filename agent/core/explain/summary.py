@@ -9,7 +9,6 @@ from agent.core.admission.alignment import UNPREFERRED
 from agent.core.admission.node import Node
 from agent.core.admission.waiting import FINAL
 from agent.core.explain.grants import words_of
-from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.values import Explanation, Holding, Merge, RequestedResources, Verdict
 from agent.core.explain.words import cpus, listing, on
 from agent.model.idset import CpuSet
@@ -102,7 +101,7 @@ def _refused(facts: Facts) -> Iterator[str]:
             yield prefix + refusal.message.partition(": ")[2]
             told = True
     if not told:
-        yield prefix + in_plain_words(refusal)
+        yield prefix + refusal.plain
 
 
 def _not_preferred(facts: Facts) -> Iterator[str]:

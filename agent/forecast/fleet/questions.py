@@ -6,7 +6,8 @@ it stand the scheduler's filters: sums, taints, selectors. What the scheduler lo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -14,12 +15,15 @@ from agent.core.admission.allocatable import CPU
 from agent.core.admission.node import Node
 from agent.core.request.amounts import HUGE
 from agent.errors import MalformedError
+from agent.forecast.cluster_site import ask_each
+from agent.forecast.dry_run import DryRun
 from agent.forecast.fleet.figures import FleetFigures, allocatable_of
 from agent.forecast.fleet.values import Fleet, FleetNode, FleetPod
 from agent.forecast.nameless import digest_of
 from agent.forecast.node_summary import Managers, NodeSummary, WaitingPod
 from agent.forecast.placing import ANYWHERE, BindingFacts, Placing, facts_of, placing_of
 from agent.forecast.scheduling import needs_of
+from agent.forecast.simulated_nodes import ask_of
 from agent.model.fields import Field
 from agent.model.outcome import Admitted
 from agent.model.pod import Container, Pod, Qos
@@ -159,23 +163,16 @@ class Desk:
             placing: where its specification lets it go.
         """
         needs = needs_of(pod).amounts
-        found = list[str]()
-        barred = dict[str, int]()
-        refusals = dict[str, int]()
-        asked = 0
-        for each in self._known:
-            why = each.barred(placing, needs)
-            if why:
-                barred[why] = barred.get(why, 0) + 1
-                continue
+        whys = [each.barred(placing, needs) for each in self._known]
+        barred, refusals, found, asked = Counter(filter(None, whys)), Counter[str](), list[str](), 0
+        left = [each for each, why in zip(self._known, whys, strict=True) if not why]
+        nodes = ((each.name, each.begin, max(1.0, each.summary.changed)) for each in left)
+        for name, no in ask_each(nodes, replace(pod, uid=PROBE, created=pod.created or 1e10), len(left)):
             if len(found) == ENOUGH:
                 return Fits(tuple(found), asked, barred, refusals, more=True)
             asked += 1
-            no = each.refuses(pod)
-            if no:
-                refusals[no] = refusals.get(no, 0) + 1
-            else:
-                found.append(each.name)
+            refusals.update(filter(None, [no]))
+            found += [] if no else [name]
         return Fits(tuple(found), asked, barred, refusals)
 
     def largest(self, figures: Iterable[FleetFigures]) -> tuple[Largest, ...]:
@@ -235,18 +232,9 @@ class _CandidateNode:
             return "its Node object cannot be read"
         return placing.barred(self.facts)
 
-    def refuses(self, pod: Pod) -> str:
-        """Why the node would not take a pod aligned, a word; "" where it would."""
-        try:
-            run = self.summary.begin(self.managers)
-            run.see(replace(pod, uid=PROBE, created=pod.created or 1e10), max(1.0, self.summary.changed))
-            record = run.ledger.pods.get(PROBE)
-            if record is not None:
-                return "" if all(record.aligned.values()) and not record.why else "would be misaligned"
-            refusal = run.pods[PROBE].refusal
-        except Exception as error:  # noqa: BLE001 - a summary that breaks a decision costs its node only
-            return f"cannot be decided: {type(error).__name__}"
-        return refusal.reason.value if refusal else "left alone"
+    def begin(self) -> DryRun:
+        """The node as it is."""
+        return self.summary.begin(self.managers)
 
     def takes(self, count: int) -> bool:
         """Whether a container with so many CPUs of its own would get them, aligned."""
@@ -257,8 +245,7 @@ class _CandidateNode:
         with suppress(Exception):  # as above
             outcome = self.managers.admit(self.summary.ledger, pod)
             if isinstance(outcome, Admitted):
-                record = outcome.ledger.pods[PROBE]
-                return all(record.aligned.values()) and not record.why
+                return outcome.ledger.pods[PROBE].is_aligned
         return False
 
 
@@ -290,7 +277,7 @@ class _PodKinds:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._known: dict[str, Fits] = {}
+        self._known: dict[Hashable, Fits] = {}
         self.left = 0
 
     def fits(self, found: FleetPod) -> Fits | None:
@@ -301,8 +288,7 @@ class _PodKinds:
             placing = placing_of(Field(found.spec, "spec"))
         except MalformedError:
             return None
-        plain = replace(found.pod, uid="", name="", created=0.0)
-        key = repr((plain, placing))
+        key = ask_of(found.pod), placing
         if key not in self._known:
             if len(self._known) == MOST_KINDS:
                 self.left += 1

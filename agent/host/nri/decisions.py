@@ -119,8 +119,7 @@ class EngineDecisions:
         if (known.settings.on_misalignment or snapshot.node.rules.on_misalignment) not in HOLDING:
             return ""
         where = f"container {known.refusal.container}: " if known.refusal.container else ""
-        obstacle = f": {known.refusal.obstacle}" if known.refusal.obstacle else ""
-        return f"{where}{known.refusal.message}{obstacle}"
+        return f"{where}{known.refusal.text}"
 
     def cleared(self, uid: str, container: str, within: float = CLEARED_WITHIN) -> bool:
         """Whether others have left the CPUs of a container, or do so within a moment."""

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.model.outcome import with_details
+
 QUIET_SECONDS = 600.0
 """The same sentence about the same object is not recorded twice within this time."""
 MOST_WAITING, MOST_REMEMBERED = 500, 2000
@@ -57,7 +59,7 @@ def event_of(notice: Notice, node: str, stamp: str) -> dict[str, Any]:
     about = {"kind": notice.about.kind, "apiVersion": "v1", "name": notice.about.name, "uid": notice.about.uid}
     if notice.about.namespace:
         about["namespace"] = notice.about.namespace
-    text = ": ".join(filter(None, (notice.message, notice.details)))
+    text = with_details(notice.message, notice.details)
     name, namespace = f"{notice.about.name[:200]}.", notice.about.namespace or "default"
     return {
         "apiVersion": "v1", "kind": "Event", "metadata": {"generateName": name, "namespace": namespace},

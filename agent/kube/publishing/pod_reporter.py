@@ -227,7 +227,7 @@ class PodReporter:
         self._tell(face, told)
         about = Regarding("Pod", face.namespace, face.name, face.api_uid)
         # the numbers of a pod that waits follow each decision: other ones alone are no other Event
-        said = ("", told.text) if waits and UNSAVED not in refusal.facts else (refusal.message, refusal.obstacle)
+        said = ("", told.text) if waits and UNSAVED not in refusal.facts else (refusal.message, refusal.details)
         self._publisher.record(Notice(about, "Warning", refusal.reason.value, *said))
         self._problems(face, settings.problems)
         if ends and instead:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.core.request.mixed import parts_of
 from agent.model.idset import CpuSet, NodeSet
-from agent.model.ledger import Block, Ledger
+from agent.model.ledger import Block, Ledger, by_node
 from agent.model.ledgerjson import POOL
 from agent.observe.drawing.text import clean
 from agent.observe.drawing.words import cpu_list, size
@@ -85,7 +85,7 @@ def _holder(ledger: Ledger, uid: str) -> Holder | None:
     held = ledger.devices.held.get(uid, {})
     confined = ledger.cpus.confined.get(uid)
     blocks = tuple(_blocks(ledger, uid))
-    known, over = _by_node(blocks)
+    known = by_node(blocks)
     if confined:
         for node, amount in confined.limit:
             known.setdefault(node, {}).setdefault("memory", 0)
@@ -97,10 +97,10 @@ def _holder(ledger: Ledger, uid: str) -> Holder | None:
         cpus=CpuSet.union([*assigned.values(), ledger.cpus.pools.get(uid, CpuSet())]),
         confined=confined.nodes if confined else NodeSet(),
         memory=known,
-        over=over,
+        over=tuple(block for block in blocks if block.size and not block.parts),
         devices=tuple(sorted({i for by_resource in held.values() for ids in by_resource.values() for i in ids})),
         containers=tuple(_containers(ledger, uid)),
-        aligned=all(record.aligned.values()) if record and record.aligned else None,
+        aligned=record.is_aligned if record and record.aligned else None,
     )
     return holder if holder.cpus or holder.confined or blocks or holder.devices else None
 
@@ -113,19 +113,6 @@ def _blocks(ledger: Ledger, uid: str) -> Iterator[Block]:
         return
     for _, blocks in sorted(ledger.memory.blocks.get(uid, {}).items()):
         yield from blocks
-
-
-def _by_node(blocks: tuple[Block, ...]) -> tuple[dict[int, dict[str, int]], tuple[Block, ...]]:
-    known: dict[int, dict[str, int]] = {}
-    over: list[Block] = []
-    for block in blocks:
-        parts = block.split or ([(block.nodes.first, block.size)] if len(block.nodes) == 1 else [])
-        if not parts and block.size:
-            over.append(block)
-        for node, amount in parts:
-            here = known.setdefault(node, {})
-            here[block.resource] = here.get(block.resource, 0) + amount
-    return known, tuple(over)
 
 
 def _containers(ledger: Ledger, uid: str) -> Iterator[str]:
@@ -145,7 +132,7 @@ def _containers(ledger: Ledger, uid: str) -> Iterator[str]:
 def _from(block: Block) -> Iterator[str]:
     """As "4Gi on node 0", or over which nodes where the books keep a sum."""
     what = "" if block.resource == "memory" else f"{block.resource} "
-    if block.split:
-        yield from (f"{size(part)} {what}on node {node}" for node, part in block.split)
+    if block.parts:
+        yield from (f"{size(part)} {what}on node {node}" for node, part in block.parts)
     else:
-        yield f"{size(block.size)} {what}{'on node' if len(block.nodes) == 1 else 'over nodes'} {block.nodes}"
+        yield f"{size(block.size)} {what}over nodes {block.nodes}"
