@@ -38,7 +38,7 @@ from agent.node.tracked_pod import Exempt, Switches, TrackedPod
 
 STATES = tuple(state for state in PodState if state not in (PodState.UNDECIDED, PodState.NOT_ENFORCED))
 """How a pod ends up."""
-EXPLAINED = 30
+EXPLAINED = 100
 """Refusals of one simulation that say what was in the pod's way."""
 MOMENT = 1e-6
 """Seconds between two pods: those who wait stand in line as they came."""

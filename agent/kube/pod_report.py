@@ -1,8 +1,9 @@
 """What a pod is told, as values: annotations and two conditions. Pure; `publisher` sends it.
 
 numalign.io/assignment    JSON: per container cpus, sharedCpus (of a mixed one), mems, devices, claims, aligned, why;
-                          policy, scope, what was asked for; under "hints" the devices that the container cannot open,
-                          and why; under "unenforced" why the kernel does not have (all of) it, where that is so;
+                          policy, scope, what was asked for; of a refused pod its reason, why, and the cause; under
+                          "hints" the devices that the container cannot open, and why; under "unenforced" why the
+                          kernel does not have (all of) it, where that is so;
                           under "pcie" how near its devices are to each other, where the settings ask for it
 numalign.io/cpus          the exclusive CPUs of the whole pod, for `kubectl get -o custom-columns`
 numalign.io/numa-nodes    the NUMA nodes that they and the bound memory lie on
@@ -54,6 +55,8 @@ LONGEST_WORD, MOST = 65_536, 512
 """Characters of an assignment or a message, and conditions of a pod, that are read back at a start."""
 _HELD = re.compile(r"devices ([^\s=;]+ [^\s=;]+=[^\s;]+(?: [^\s;]+)*); ")
 """`devices CONTAINER RESOURCE=ID,ID CONTAINER ...; ` at the beginning of the condition's message."""
+_CAUSE = re.compile(r'^\{"cause":"(?:[^"\\]|\\.)*",')
+"""How the assignment of a refused pod begins: the numbers of the moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +336,9 @@ def carried(body: Mapping[str, Any], report: PodReport) -> bool:
 
 def carried_but_pinned(body: Mapping[str, Any], report: PodReport) -> bool:
     """The same without `Pinned`, which an agent of 0.1.0 did not write."""
-    annotations = (body.get("metadata") or {}).get("annotations") or {}
+    annotations = {**((body.get("metadata") or {}).get("annotations") or {})}
+    if is_refusal(report) and isinstance(annotations.get(ASSIGNMENT), str):
+        annotations[ASSIGNMENT] = _CAUSE.sub("{", annotations[ASSIGNMENT], 1)
     if any(annotations.get(key) != value for key, value in report.annotations.items()):
         return False
     found = _found(body, CONDITION)
@@ -363,6 +368,9 @@ def patch(
         last: what the pod was told before, None where that is not known.
         now: the time from which a condition has another status than before.
     """
+    if report.details and annotations.get(ASSIGNMENT):
+        text = json.dumps(report.details[:MAX_MESSAGE])
+        annotations = {**annotations, ASSIGNMENT: f'{{"cause":{text},{str(annotations[ASSIGNMENT])[1:]}'}
     aligned = ConditionValue(report.status, report.reason, report.text)
     changes = [_change(CONDITION, aligned, now if last is None or last.status != report.status else "")]
     if report.pinned.status or not report.status:

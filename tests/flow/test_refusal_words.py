@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from agent.app.page.views import view_of
 from agent.core.explain import cause
-from agent.kube.pod_report import carried
+from agent.kube.pod_report import carried, patch
 from agent.model.outcome import Cause
 from agent.node import obstacle
 from tests.flow.told import telling
@@ -97,6 +98,11 @@ def test_a_pod_that_carries_other_numbers_is_not_told_again(tmp_path: Path) -> N
         ]},
     }  # fmt: skip
     assert report.details
+    assert carried(body, report), "an agent of before wrote no cause"
+    written = patch(report, report.annotations, None, "now")["metadata"]["annotations"]
+    said = json.loads(written["numalign.io/assignment"])
+    assert (said["why"], said["cause"]) == (report.message, report.details)
+    body["metadata"] = {"annotations": {key: text for key, text in written.items() if text}}
     assert carried(body, report)
     assert carried(body, replace(report, details="it asks for 9 CPUs, and 1 is free"))
     assert not carried(body, replace(report, message="something else"))

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from agent.core.merge.masks import Positions
-from agent.core.merge.merge import merge_answers
 from agent.core.merge.order import Order
 from agent.core.merge.provider import Answer, Offer
 from agent.errors import SettingsError
-from agent.model.hint import IMPOSSIBLE, NO_PREFERENCE, Hint, Stance
+from agent.model.hint import NO_PREFERENCE, Hint, Stance
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.machine import Machine, NumaNode
 from agent.model.rules import Compatibility, TopologyRules
 from agent.settings.topology_options import topology_rules
+from tests.listed import merge_as_kubelet, offer_of
 
 
 def answer(given: dict[str, Any]) -> dict[str, Any]:
@@ -29,7 +29,8 @@ def answer(given: dict[str, Any]) -> dict[str, Any]:
     except SettingsError as error:
         return {"init_error": sentence(error)}
     positions = Positions.of(machine.node_set)
-    merged = merge_answers([answer_of(each) for each in given["providers"]], positions, rules, _order(machine, rules))
+    answers = [answer_of(each, positions) for each in given["providers"]]
+    merged = merge_as_kubelet(answers, positions, rules, _order(machine, rules))
     return {"hint": hint_out(merged.hint), "admit": merged.admit}
 
 
@@ -52,11 +53,11 @@ def sentence(error: SettingsError) -> str:
     return str(error).removeprefix(f"{error.key}: ").split("; ", 1)[0]
 
 
-def answer_of(hint_map: dict[str, Any] | None) -> Answer:
+def answer_of(hint_map: dict[str, Any] | None, positions: Positions) -> Answer:
     """A vector's hint map: null, or resource -> null, [] or hints."""
     if hint_map is None:
         return Stance.NO_PREFERENCE
-    return {resource: _offer(hints) for resource, hints in hint_map.items()}
+    return {resource: _offer(hints, positions) for resource, hints in hint_map.items()}
 
 
 def hint_of(raw: list[Any]) -> Hint:
@@ -70,10 +71,8 @@ def hint_out(hint: Hint) -> list[Any]:
     return [None if hint.nodes is None else hint.nodes.bits, int(hint.preferred)]
 
 
-def _offer(hints: list[Any] | None) -> Offer:
-    if hints is None:
-        return NO_PREFERENCE
-    return tuple(hint_of(raw) for raw in hints) or IMPOSSIBLE
+def _offer(hints: list[Any] | None, positions: Positions) -> Offer:
+    return NO_PREFERENCE if hints is None else offer_of(map(hint_of, hints), positions)
 
 
 def _machine(given: dict[str, Any]) -> Machine:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from agent.core.merge.masks import Positions
-from agent.core.merge.merge import merge_answers
 from agent.core.merge.order import Order
 from agent.model.hint import Hint, Stance
 from agent.model.idset import NodeSet
 from agent.model.rules import Minor, Policy, TopologyRules
+from tests.listed import merge_as_kubelet
 from tests.parity.reading import of_kubelet, read_vectors
 from tests.parity.running import Difference, differing, run
 from tests.reference import vectors
@@ -93,7 +93,7 @@ def test_merges_that_were_made_by_hand() -> None:
         answers = [_answer(provider) for provider in case["providers"] or []]
         for policy, (nodes, preferred, admit) in case["expect"].items():
             rules = TopologyRules(Policy(policy), prefer_closest=case["prefer_closest"])
-            merged = merge_answers(answers, positions, rules, order)
+            merged = merge_as_kubelet(answers, positions, rules, order)
             expected = Hint(None if nodes is None else NodeSet.of(*nodes), preferred)
             assert (merged.hint, merged.admit) == (expected, admit), f"case {number}, {policy}"
 

@@ -8,8 +8,8 @@ from itertools import combinations, product
 from random import Random
 
 from agent.core.merge.demand import Budget, Demand, Family, Need, fewest
-from agent.core.merge.listed import NEVER, Listed, single_nodes
 from agent.core.merge.masks import members
+from tests.listed import NEVER, Listed, single_nodes
 
 
 @dataclass(frozen=True)

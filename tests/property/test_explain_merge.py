@@ -19,11 +19,11 @@ from agent.core.explain.explainer import explain
 from agent.core.explain.standing import PodStanding
 from agent.core.explain.values import Merge, MergeRule
 from agent.core.machines.synthetic import parse_synthetic
-from agent.core.merge.demand import Demand, listed
+from agent.core.merge.demand import listed
 from agent.core.merge.masks import Positions
 from agent.core.merge.order import Order
 from agent.model.devices import DeviceInventory
-from agent.model.hint import Hint, Stance
+from agent.model.hint import Stance
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
@@ -72,7 +72,7 @@ def lists_of(step: Step, positions: Positions) -> tuple[list[list[tuple[int, boo
             if isinstance(offer, Stance):
                 hopeless |= offer is Stance.IMPOSSIBLE
                 continue
-            hints: tuple[Hint, ...] = listed(offer, positions) if isinstance(offer, Demand) else offer
+            hints = listed(offer, positions)
             found.append([(positions.mask(hint.nodes), hint.preferred) for hint in hints if hint.nodes is not None])
     return found, hopeless
 

@@ -215,11 +215,11 @@ def every_choice(node: Node, ledger: Ledger, newcomer: Pod) -> Iterator[dict[str
             return
         answers = way.ask(now, left[0])
         question = question_of(list(answers.values()), node.positions)
-        masks = [mask for mask in every if all(side.demand.prefers(mask) for side in question.sides)]
+        masks = [mask for mask in every if all(demand.prefers(mask) for demand in question.demands)]
         if topology.policy == "single-numa-node":
             masks = [mask for mask in masks if mask.bit_count() == 1]
         hints = [] if question.hopeless else [Hint(node.positions.nodes(mask), preferred=True) for mask in masks]
-        for hint in hints if question.sides else [way.merge(answers).hint]:
+        for hint in hints if question.demands else [way.merge(answers).hint]:
             after, refusal = way.place(now, left[0], hint)
             if refusal is None:
                 yield from ({left[0].name: hint, **rest} for rest in walk(after, left[1:]))

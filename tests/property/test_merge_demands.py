@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.merge.demand import Budget, Demand, Family, Need, fewest
-from agent.core.merge.listed import Listed, merge_lists
 from agent.core.merge.masks import Positions
 from agent.core.merge.merge import merge_answers
 from agent.core.merge.order import Order
@@ -17,6 +16,7 @@ from agent.core.merge.provider import Answer
 from agent.model.hint import IMPOSSIBLE, Hint
 from agent.model.rules import Policy, TopologyRules
 from tests.examples import examples
+from tests.listed import Listed, merge_lists, offer_of
 from tests.property import merge_cases
 from tests.property.merge_cases import Case
 
@@ -48,7 +48,7 @@ def test_described_equals_listed(r: Random) -> None:
     expected = merge_lists(one.lists(), one.everything, order)
     assert merge(one, Policy.BEST_EFFORT) == (*expected, True)
     refused = (None, False, True)
-    assert merge(one, Policy.RESTRICTED) == ((*expected, True) if expected[1] or not one.demands else refused)
+    assert merge(one, Policy.RESTRICTED) == ((*expected, True) if expected[1] else refused)
     node, preferred = merge_lists(one.lists(), one.everything, order, single=True)
     assert merge(one, Policy.SINGLE_NUMA_NODE) == (None if node == one.everything else node, preferred, True)
 
@@ -60,7 +60,10 @@ def test_the_order_of_providers_and_mixing_in_lists_change_nothing(r: Random) ->
     one = merge_cases.case(r, widest=6)
     positions = Positions(tuple(range(one.width)))
     rules = TopologyRules(Policy.BEST_EFFORT, prefer_closest=one.distances is not None)
-    said: list[Answer] = [{"r": _listed(demand, positions) if r.random() < 0.5 else demand} for demand in one.demands]
+    said: list[Answer] = [
+        {"r": offer_of(_listed(demand, positions), positions) if r.random() < 0.5 else demand}
+        for demand in one.demands
+    ]
     if one.hopeless:
         said.append({"r": IMPOSSIBLE})
     r.shuffle(said)

@@ -7,9 +7,9 @@ from random import Random
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from agent.core.merge.listed import merge_lists
 from agent.core.merge.order import Order
 from tests.examples import examples
+from tests.listed import merge_lists
 from tests.property import merge_cases
 
 MOST = 3_000  # permutations that are walked

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.core.admission.node import Node
 from agent.core.machines.synthetic import parse_synthetic
+from agent.core.merge.demand import Demand
 from agent.core.merge.provider import Answer
 from agent.model.devices import DeviceInventory
 from agent.model.hint import Hint, Stance
@@ -33,7 +34,7 @@ class Nics:
         """The nodes of the ports that nobody holds."""
         if "numalign.io/nic" not in pod.annotations:
             return Stance.NO_PREFERENCE
-        return {"nic": tuple(Hint(self.places[port], preferred=True) for port in self._free(ledger))}
+        return {"nic": Demand(fixed={self.places[port].bits: True for port in self._free(ledger)})}
 
     def pod_hints(self, ledger: Ledger, pod: Pod) -> Answer:
         """As for a container."""

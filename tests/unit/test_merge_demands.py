@@ -6,8 +6,7 @@ import pytest
 
 from agent.core.merge.demand import Budget, Demand, Family, Need, Positions, fewest, listed
 from agent.core.merge.described import goal_of
-from agent.core.merge.inputs import MergeQuestion, Side
-from agent.core.merge.listed import merge_lists
+from agent.core.merge.inputs import MergeQuestion
 from agent.core.merge.masks import members
 from agent.core.merge.merge import Merged, merge_answers
 from agent.core.merge.order import Order
@@ -17,6 +16,7 @@ from agent.core.merge.search import Bin, Search
 from agent.model.hint import IMPOSSIBLE, NO_PREFERENCE, Hint, Stance
 from agent.model.idset import NodeSet
 from agent.model.rules import Policy, TopologyRules
+from tests.listed import Given, merge_lists, offered
 
 
 def cpus(capacity: list[int], free: list[int], request: int) -> Demand:
@@ -29,13 +29,14 @@ def cpus(capacity: list[int], free: list[int], request: int) -> Demand:
 def merge(
     nodes: int | list[int],
     policy: str,
-    *answers: Answer,
+    *given: Given,
     distances: list[list[int]] | None = None,
     budget: Budget | None = None,
 ) -> Merged:
     """Merge on a machine of some nodes, with prefer-closest if there are distances."""
     positions = Positions.of(range(nodes) if isinstance(nodes, int) else nodes)
     rules = TopologyRules(Policy(policy), prefer_closest=distances is not None)
+    answers = [offered(each, positions) for each in given]
     return merge_answers(answers, positions, rules, Order(distances), budget=budget)
 
 
@@ -222,8 +223,8 @@ def test_fewest_counts_nodes() -> None:
 
 def test_without_steps_the_goal_is_that_of_a_set_that_serves() -> None:
     """Nodes are left out one by one while the rest still serves: maybe not the fewest, and never all."""
-    side = Side(Demand(Family(0xFF, (Need(8, (4,) * 8), Need(5, (3,) * 8))), 2))
-    assert goal_of(MergeQuestion((side,), hopeless=False, everything=0xFF), Budget(0)) == (2, False)
+    demand = Demand(Family(0xFF, (Need(8, (4,) * 8), Need(5, (3,) * 8))), 2)
+    assert goal_of(MergeQuestion((demand,), hopeless=False, everything=0xFF), Budget(0)) == (2, False)
 
 
 def test_listing_is_in_the_kubelets_order_and_refuses_wide_machines() -> None:
@@ -251,7 +252,7 @@ def test_reasons_tell_what_everybody_said_and_what_would_be_next() -> None:
     quiet = merge_answers(answers, Positions.of(range(2)), rules, Order())
     assert merge_answers(answers, Positions.of(range(2)), rules, Order(), trace=told.append) == quiet
     (reasons,) = told
-    assert (reasons.admit, reasons.best, reasons.runner_up, reasons.goal) == (False, NodeSet.of(0), NodeSet.of(1), 1)
+    assert (reasons.admit, reasons.best, reasons.runner_up, reasons.goal) == (False, NodeSet.of(0), None, 1)
     assert [(v.provider, v.resource, v.stance) for v in reasons.voices] == [
         (0, "gpu", IMPOSSIBLE),
         (1, "cpu", None),
@@ -260,11 +261,11 @@ def test_reasons_tell_what_everybody_said_and_what_would_be_next() -> None:
     assert [str(hint.nodes) for hint in reasons.voices[1].hints or ()] == ["0", "1", "0-1"]
 
 
-@pytest.mark.parametrize(("nodes", "lists", "after"), [(8, [255, 247], NodeSet.of(0, 2)), (9, [None, None], None)])
+@pytest.mark.parametrize(("nodes", "lists", "after"), [(8, [255, 247], None), (9, [None, None], None)])
 def test_reasons_list_all_hints_of_up_to_eight_nodes(
     nodes: int, lists: list[int | None], after: NodeSet | None
 ) -> None:
-    """Where nobody's preferences meet, only lists tell what came second: a machine of eight nodes is told of it."""
+    """A machine of eight nodes shows every hint; where no preferences meet, no set is named as the second."""
     told: list[MergeReasons] = []
     one, two = cpus([4] * nodes, [4] * nodes, 4), cpus([4] * nodes, [4] * nodes, 8)
     rules = TopologyRules(Policy.BEST_EFFORT)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from agent.core.merge.demand import Demand, Family, Need
-from agent.core.merge.listed import Listed, and_product, least_count
 from agent.core.merge.masks import Positions
-from agent.core.merge.merge import Merged, merge_answers
+from agent.core.merge.merge import Merged
 from agent.core.merge.order import Order
 from agent.core.merge.provider import Answer
 from agent.model.hint import ANY_NODES, IMPOSSIBLE, NO_PREFERENCE, Hint, Stance
 from agent.model.idset import NodeSet
 from agent.model.rules import Policy, TopologyRules
+from tests.listed import Given, Listed, and_product, least_count, merge_as_kubelet
 
 FOUR = [[10, 11, 12, 12], [11, 10, 12, 12], [12, 12, 10, 11], [12, 12, 11, 10]]
 NOTHING: Answer = Stance.NO_PREFERENCE
@@ -28,13 +28,13 @@ def hints(text: str) -> tuple[Hint, ...]:
 def merge(
     nodes: int | list[int],
     policy: str,
-    *answers: Answer,
+    *given: Given,
     closest: bool = False,
     distances: list[list[int]] | None = None,
 ) -> Merged:
     """Merge on a machine of some nodes."""
     positions = Positions.of(range(nodes) if isinstance(nodes, int) else nodes)
-    return merge_answers(answers, positions, TopologyRules(Policy(policy), prefer_closest=closest), Order(distances))
+    return merge_as_kubelet(given, positions, TopologyRules(Policy(policy), prefer_closest=closest), Order(distances))
 
 
 def shown(merged: Merged) -> str:
@@ -59,7 +59,11 @@ def shown(merged: Merged) -> str:
     ],
 )
 def test_worked_examples_of_the_specification(
-    nodes: int, answers: list[Answer], best_effort: str, restricted: str, single: str
+    nodes: int,
+    answers: list[Given],
+    best_effort: str,
+    restricted: str,
+    single: str,
 ) -> None:
     """Kubelet rule 3.7, each row under three policies."""
     policies = ("best-effort", "restricted", "single-numa-node")
@@ -123,7 +127,7 @@ def test_ids_with_holes_use_positions_for_distances() -> None:
     assert merged == Merged(Hint(NodeSet.of(0, 200), preferred=True), admit=True)
 
 
-def _named(*masks: tuple[int, ...]) -> Answer:
+def _named(*masks: tuple[int, ...]) -> dict[str, tuple[Hint, ...]]:
     return {"cpu": tuple(Hint(NodeSet.of(*mask), preferred=True) for mask in masks)}
 
 

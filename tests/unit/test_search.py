@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from agent.core.merge.demand import Budget, Demand, Family, Need, Positions, listed
-from agent.core.merge.listed import NEVER, Listed, merge_lists
 from agent.core.merge.merge import merge_answers
 from agent.core.merge.order import Order
 from agent.core.merge.provider import Answer
@@ -13,6 +12,7 @@ from agent.core.merge.search import Bin, Search
 from agent.model.hint import IMPOSSIBLE
 from agent.model.idset import NodeSet
 from agent.model.rules import Policy, TopologyRules
+from tests.listed import NEVER, Listed, merge_lists
 
 FLAT = [[10, 20, 20], [20, 10, 20], [20, 20, 10]]
 LOPSIDED = [[10, 20, 12, 11], [12, 10, 12, 12], [12, 20, 10, 12], [12, 11, 11, 10]]

@@ -17,12 +17,12 @@ from typing import Any
 import click
 
 from agent.core.merge.demand import Budget, Demand, Family, Need, Positions, listed
-from agent.core.merge.listed import Listed, merge_lists
 from agent.core.merge.merge import merge_answers
 from agent.core.merge.order import Order
 from agent.core.merge.provider import Answer
 from agent.model.hint import IMPOSSIBLE, Stance
 from agent.model.rules import Policy, TopologyRules
+from tests.listed import Listed, merge_lists
 from tests.peers.oracle import NoOracleError, bench, oracle
 from tools.bench.machines import HARD, ORDINARY, Scene, near
 

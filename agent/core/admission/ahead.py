@@ -195,7 +195,7 @@ class LookAhead:
 
 def preferred_masks(question: MergeQuestion, order: Order) -> list[int]:
     """List all node sets that every hint list prefers, the best first."""
-    binding = [side.demand for side in question.sides if side.optional is not True]
+    binding = question.binding
     if not binding or question.hopeless:
         return []
     found = {mask for demand in binding for mask in demand.fixed}

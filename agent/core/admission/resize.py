@@ -365,7 +365,7 @@ class _Resize:
         own = self._ledger.cpus.assigned.get(self._pod.uid, {}).values()
         policy = Policy.BEST_EFFORT if self._record.policy == Policy.NONE else Policy(self._record.policy)
         answers, hint = node.hint(self._ledger, self._pod, container, policy, self._options)
-        demands = [side.demand for side in question_of(list(answers.values()), node.positions).sides]
+        demands = question_of(list(answers.values()), node.positions).demands
         for nodes in (affinity, node.seen.nodes_of(CpuSet.union(own))):
             mask = node.positions.mask(nodes)
             if nodes and nodes != every and all(demand.accepts(mask) for demand in demands):

@@ -19,7 +19,6 @@ from agent.core.explain.supply import Counter
 from agent.core.explain.values import Candidate, HintList, Merge, MergeRule
 from agent.core.explain.words import amount, nodes_count, sets, spread
 from agent.core.merge.demand import Demand, fewest
-from agent.core.merge.inputs import side_of
 from agent.core.merge.needs import Budget
 from agent.core.merge.order import Order
 from agent.core.merge.provider import Offer
@@ -88,8 +87,7 @@ class MergeExplainer:
         for (provider, resource), voice in voices.items():
             answer = step.answers[provider]
             offer: Offer = answer if isinstance(answer, Stance) else answer[resource]
-            side = side_of(offer, self.node.positions)
-            demand = side.demand if side is not None and not side.optional else None
+            demand = offer if isinstance(offer, Demand) and offer.possible and not offer.optional else None
             left = leftover(self.node, self.counter.pod, step.container, step.ledger, resource)
             views.append(ObstacleView(self._said(step, provider, voice), demand, left))
         return views

@@ -69,6 +69,8 @@ class Demand:
         sockets: with align-by-socket, the masks of all sockets; a mask of the family that touches exactly `touched`
             of them is preferred too.
         touched: see `sockets`.
+        optional: whether the kubelet's list also has a hint without nodes, and if so, whether that one is preferred.
+            No provider of the agent has one.
     """
 
     family: Family | None = None
@@ -76,6 +78,7 @@ class Demand:
     fixed: Mapping[int, bool] = field(default_factory=dict)
     sockets: tuple[int, ...] = ()
     touched: int = 0
+    optional: bool | None = None
 
     @property
     def possible(self) -> bool:

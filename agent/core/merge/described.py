@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.core.merge.demand import Demand, fewest
-from agent.core.merge.inputs import MergeQuestion, Side
+from agent.core.merge.inputs import MergeQuestion
 from agent.core.merge.masks import members
 from agent.core.merge.needs import Budget, Family, Need
 from agent.core.merge.order import Order
@@ -20,9 +20,11 @@ State = tuple[int, tuple[Family, ...]]
 
 def single_node(question: MergeQuestion) -> tuple[int, bool]:
     """Policy single-numa-node (T4): the lowest node that every side prefers, else everything."""
-    everything, binding = question.everything, _binding(question)
+    everything, binding = question.everything, question.binding
     if question.hopeless:
         return everything, False
+    if not binding:
+        return min((mask for mask in _optional(question) if mask.bit_count() == 1), default=everything), True
     for node in members(everything):
         if all(demand.prefers(1 << node) for demand in binding):
             return 1 << node, True
@@ -33,8 +35,9 @@ def preferred_mask(question: MergeQuestion, order: Order, budget: Budget) -> tup
     """The best mask that all sides prefer, or None (T1, T8); and whether that is proved."""
     if question.hopeless:
         return None, True
-    everything = question.everything
-    binding = _binding(question)
+    everything, binding = question.everything, question.binding
+    if not binding:
+        return order.best({everything, *_optional(question)}), True
     named = {mask for demand in binding for mask, preferred in demand.fixed.items() if preferred}
     best = order.best(_within(everything, {m for m in named if all(demand.prefers(m) for demand in binding)}))
     families = [(demand, demand.family) for demand in binding if demand.family is not None]
@@ -50,9 +53,10 @@ def preferred_mask(question: MergeQuestion, order: Order, budget: Budget) -> tup
     return order.best(m for m in (best, mask) if m is not None), proved
 
 
-def _binding(question: MergeQuestion) -> list[Demand]:
-    """The demands of which a mask is needed. There is one: a side that is not listed has no hint without nodes."""
-    return [side.demand for side in question.sides if side.optional is not True]
+def _optional(question: MergeQuestion) -> set[int]:
+    """The masks that are preferred where none is needed (T1: N is empty)."""
+    fixed = [mask for demand in question.demands for mask, preferred in demand.fixed.items() if preferred]
+    return _within(question.everything, set(fixed))
 
 
 def _within(everything: int, masks: set[int]) -> set[int]:
@@ -102,8 +106,8 @@ def merge_described(question: MergeQuestion, order: Order, budget: Budget) -> tu
 def other_mask(question: MergeQuestion, order: Order, budget: Budget) -> tuple[int, bool]:
     """The answer where nothing can be preferred (T2, T5, T6), and whether it is proved."""
     states: set[State] = {(question.everything, ())}
-    for side in question.sides:
-        states = _fold(states, side)
+    for demand in question.demands:
+        states = _fold(states, demand)
     if not states:
         return question.everything, True
     target, known = goal_of(question, budget)
@@ -112,8 +116,8 @@ def other_mask(question: MergeQuestion, order: Order, budget: Budget) -> tuple[i
 
 
 def goal_of(question: MergeQuestion, budget: Budget) -> tuple[int, bool]:
-    """B of kubelet rule 3.5: the largest of the sides' fewest node counts, and whether that is proved."""
-    least = [_least(side.demand, budget) for side in question.sides]
+    """B of kubelet rule 3.5: the largest of the demands' fewest node counts, and whether that is proved."""
+    least = [_least(demand, budget) for demand in question.demands]
     return max((count for count, _ in least), default=0), all(known for _, known in least)
 
 
@@ -133,13 +137,13 @@ def _least(demand: Demand, budget: Budget) -> tuple[int, bool]:
     return min(counts, default=0), proved
 
 
-def _fold(states: set[State], side: Side) -> set[State]:
-    """Each state with each choice of one more side: a mask named, no mask, or the family as a bin."""
-    after: set[State] = set() if side.optional is None else set(states)
-    family = side.demand.family
+def _fold(states: set[State], demand: Demand) -> set[State]:
+    """Each state with each choice of one more demand: a mask named, no mask, or the family as a bin."""
+    after: set[State] = set() if demand.optional is None else set(states)
+    family = demand.family
     whole = family if family is not None and family.possible else None
     for domain, families in states:
-        after.update((domain & mask, families) for mask in side.demand.fixed)
+        after.update((domain & mask, families) for mask in demand.fixed)
         if whole is not None:
             after.add((domain & whole.domain, (*families, whole)))
     # with one node left there is nothing to drop, and with none no candidate

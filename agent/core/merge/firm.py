@@ -41,9 +41,9 @@ def held_together(
     if hint.preferred or hint.nodes is None:
         return hint
     first = question_of([answer for name, answer in answers.items() if name in firm], positions)
-    others = question_of([answer for name, answer in answers.items() if name not in firm], positions).sides
-    demands, mask = [side.demand for side in first.sides], positions.mask(hint.nodes)
-    asked = [side.demand for side in (*first.sides, *others)] if mask == positions.everything else demands
+    others = question_of([answer for name, answer in answers.items() if name not in firm], positions).demands
+    demands, mask = list(first.demands), positions.mask(hint.nodes)
+    asked = [*demands, *others] if mask == positions.everything else demands
     if not demands or first.hopeless or all(demand.accepts(mask) for demand in asked):
         return hint
     budget = Budget()
@@ -51,10 +51,10 @@ def held_together(
     best = next((each for each in found if each is not None), None)
     if best is None:
         return hint
-    for side in others:
-        closer = _serving([*demands, side.demand], best.bit_count(), order, budget)
+    for other in others:
+        closer = _serving([*demands, other], best.bit_count(), order, budget)
         if closer is not None:
-            best, demands = closer, [*demands, side.demand]
+            best, demands = closer, [*demands, other]
     return Hint(positions.nodes(best), preferred=False)
 
 

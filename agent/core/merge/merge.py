@@ -19,8 +19,6 @@ T1  Preferred. Let N be the lists without a preferred hint that names no nodes. 
     Proof: a preferred permutation has one raw mask x wherever it has one, and only lists outside N can have none.
 T2  Not preferred. If T1 gives nothing, all candidates are equal in p: the answer depends on B and on the set of
     non-zero ANDs alone; without any it is (D, not preferred).
-T3  ANDs by counting. Let g_i(m) be how many masks of list i contain m. The product of all g_i(m) counts the choices
-    whose AND contains m; Moebius inversion over supersets leaves those whose AND is m. `agent.core.merge.listed`.
 T4  single-numa-node. Its filter leaves single nodes, all preferred, and two different ones AND to nothing. So the
     answer is the lowest node that every list prefers; a mask equal to D (a machine of one node) becomes "any".
 T5  Partition. Let list i be a family: all m within W_i that serve monotone needs. W: intersection of all W_i. A mask
@@ -40,8 +38,7 @@ Equal lists are *not* one list: with weights 1, 1, 2, 2 and a need of 3, one lis
 {0,1} = {0,1,2} & {0,1,3}, a mask that the list itself does not hold. Memory with a huge page size is such a pair.
 Hence a non-preferred mask may be too small for every provider: the allocation then spills over, as in the kubelet.
 
-Complexity, for k lists on n nodes. Listed: linear in the hints where something is preferred, else at most about
-(k + 1) n steps on integers of 2^n lanes. Described: T1/T8 and T5 are a knapsack and a bin packing, exponential in the
+Complexity, for k lists on n nodes. T1/T8 and T5 are a knapsack and a bin packing, exponential in the
 worst case (many different byte amounts in several tight resources, or prefer-closest among many busy nodes), and a
 few steps for each node otherwise; a budget of steps bounds them. An answer whose budget ran out is marked as not
 `exact`, and these still hold: a preferred mask is preferred by every list and has the kubelet's node count (unless
@@ -56,7 +53,6 @@ from dataclasses import dataclass
 
 from agent.core.merge.described import merge_described, preferred_mask, single_node
 from agent.core.merge.inputs import MergeQuestion, question_of
-from agent.core.merge.listed import merge_lists
 from agent.core.merge.masks import Positions
 from agent.core.merge.needs import Budget
 from agent.core.merge.order import Order
@@ -120,8 +116,6 @@ def merge_answers(
 def _merge(question: MergeQuestion, policy: Policy, order: Order, budget: Budget) -> tuple[int | None, bool, bool]:
     """(mask, preferred, exact)."""
     single = policy is Policy.SINGLE_NUMA_NODE
-    if (lists := question.listed()) is not None:
-        return *merge_lists(lists, question.everything, order, single=single), True
     if single:
         return *single_node(question), True
     if policy is Policy.RESTRICTED:  # a mask that is not preferred would be refused: it is not looked for

@@ -15,7 +15,7 @@ from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
 from agent.model.pod import Container, Pod
 
-Offer = Demand | tuple[Hint, ...] | Stance
+Offer = Demand | Stance
 """What a provider says about one resource."""
 
 Answer = Mapping[str, Offer] | Literal[Stance.NO_PREFERENCE]

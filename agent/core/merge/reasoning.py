@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent.core.merge.demand import Demand, listed
+from agent.core.merge.demand import listed
 from agent.core.merge.described import cover, goal_of, merge_described
-from agent.core.merge.inputs import MergeQuestion, Side, question_of
-from agent.core.merge.listed import Listed, and_product, common_preferred, least_count, merge_lists
+from agent.core.merge.inputs import MergeQuestion, question_of
 from agent.core.merge.masks import Positions, members
 from agent.core.merge.needs import Budget
 from agent.core.merge.order import Order
@@ -35,14 +34,8 @@ def reasons_of(
 ) -> MergeReasons:
     """Explain an answer that the merge of these answers gave."""
     question = question_of(answers, positions)
-    lists = _lists(question)
-    if lists is not None:
-        best, preferred = merge_lists(lists, question.everything, order)
-        goal = least_count(lists)
-    else:
-        best, preferred, _ = merge_described(question, order, Budget())
-        goal = goal_of(question, Budget())[0]
-    after = _runner_up(question, lists, best, order, preferred=preferred)
+    best, preferred, _ = merge_described(question, order, Budget())
+    after = _next_cover(question, best, order) if preferred else None
     return MergeReasons(
         policy=policy,
         voices=tuple(
@@ -56,55 +49,21 @@ def reasons_of(
         best=positions.nodes(best),
         preferred=preferred,
         runner_up=None if after is None else positions.nodes(after),
-        goal=None if preferred else goal,
+        goal=None if preferred else goal_of(question, Budget())[0],
     )
-
-
-def _lists(question: MergeQuestion) -> list[Listed] | None:
-    """All hint lists, if they were listed, or the machine is small enough to do so."""
-    width = question.everything.bit_count()
-    if width > LISTED_UP_TO:
-        return question.listed()
-    dense = Positions(tuple(range(width)))
-    sides = [
-        side if side.hints is not None else Side(side.demand, None, _as_list(side.demand, dense))
-        for side in question.sides
-    ]
-    return MergeQuestion(tuple(sides), question.hopeless, question.everything).listed()
-
-
-def _as_list(demand: Demand, dense: Positions) -> Listed:
-    return [(hint.nodes.bits, hint.preferred) for hint in listed(demand, dense) if hint.nodes is not None]
 
 
 def _voice(provider: int, resource: str, offer: Offer, positions: Positions) -> Voice:
     if isinstance(offer, Stance):
         return Voice(provider, resource, stance=offer)
-    if not isinstance(offer, Demand):
-        return Voice(provider, resource, hints=offer)
     hints = listed(offer, positions) if len(positions) <= LISTED_UP_TO else None
     return Voice(provider, resource, hints=hints, demand=offer, size=offer.size)
 
 
-def _runner_up(
-    question: MergeQuestion, lists: list[Listed] | None, best: int, order: Order, *, preferred: bool
-) -> int | None:
-    everything = question.everything
-    if lists is None:
-        return _next_cover(question, best, order) if preferred else None
-    others = common_preferred(lists, everything) - {best}
-    if others:
-        return order.best(others)
-    reached = and_product(
-        [{everything if m is None else m & everything for m, _ in hints} for hints in lists], everything
-    )
-    return order.closest_to(least_count(lists), set(reached) - {best})
-
-
 def _next_cover(question: MergeQuestion, best: int, order: Order) -> int | None:
     """The best mask of as many nodes that all families serve, `best` left out: it lacks one of best's nodes."""
-    families = [side.demand.family for side in question.sides]
-    if any(side.demand.sockets for side in question.sides):
+    families = [demand.family for demand in question.demands]
+    if any(demand.sockets for demand in question.demands):
         return None
     domain = question.everything
     for family in families:
@@ -114,5 +73,5 @@ def _next_cover(question: MergeQuestion, best: int, order: Order) -> int | None:
     needs = tuple(dict.fromkeys(need for family in families if family is not None for need in family.needs))
     found = [cover(domain & ~(1 << node), needs, best.bit_count(), order, Budget(), ())[0] for node in members(best)]
     return order.best(
-        mask for mask in found if mask is not None and all(side.demand.prefers(mask) for side in question.sides)
+        mask for mask in found if mask is not None and all(demand.prefers(mask) for demand in question.demands)
     )

@@ -22,8 +22,8 @@ class Voice:
         resource: its name; "" where the provider as a whole had nothing to say.
         stance: set where the offer named no nodes.
         hints: the list in the kubelet's order; None on machines with too many nodes, and with a stance.
-        demand: the offer as described; None where it was listed, and with a stance.
-        size: node count of the preferred masks, where it was described.
+        demand: the offer; None with a stance.
+        size: node count of the preferred masks.
     """
 
     provider: int
@@ -46,7 +46,8 @@ class MergeReasons:
         instead_of: the kubelet's best, where `agent.core.merge.firm`, or a look ahead
             (`agent.core.admission.ahead`), found a better one.
         preferred: whether every list prefers `best`.
-        runner_up: the node set that would have been next; None where there is none, or finding it takes too long.
+        runner_up: the node set of as many nodes that would have been next; None where there is none, or nothing is
+            preferred by all.
         goal: node count that a non-preferred answer tries to come near (B of rule 3.5); None for a preferred one.
     """
 

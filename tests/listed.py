@@ -1,7 +1,8 @@
-"""The merge of listed hints: the kubelet's answer without walking the product of the lists.
+"""The merge of listed hints, as a reference: the kubelet's answer without walking the product of the lists.
 
-Used for parity, for providers that list their few hints, and by tests as the reference for `agent.core.merge.merge`,
-which never lists anything. Words and theorems T0-T8 are in that module; T0 to T4 carry this one.
+`agent.core.merge.merge` never lists anything; words and theorems T0 to T8 are in that module, and T0 to T4 carry this
+one. T3, ANDs by counting: let g_i(m) be how many masks of list i contain m. The product of all g_i(m) counts the
+choices whose AND contains m; Moebius inversion over supersets leaves those whose AND is m.
 
 Cost: with k lists of at most 2^n masks, reading them, then nothing but set intersections where a mask is preferred by
 all (T1); else at most about (k + 1) n big-integer steps over 2^n lanes (T3). The product has up to 2^(n k) members.
@@ -11,21 +12,66 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from operator import mul
 
+from agent.core.merge.demand import Demand
+from agent.core.merge.masks import Positions
+from agent.core.merge.merge import Merged, merge_answers
 from agent.core.merge.order import Order
+from agent.core.merge.provider import Answer, Offer
+from agent.model.hint import IMPOSSIBLE, NO_PREFERENCE, Hint, Stance
+from agent.model.rules import Policy, TopologyRules
 
 Listed = Collection[tuple[int | None, bool]]
 """One resource's hints: (mask over positions, or None for any placement; preferred)."""
 
+Given = Answer | Mapping[str, Offer | tuple[Hint, ...]]
+"""An answer some of whose offers are lists of hints."""
 ANY: Listed = ((None, True),)
 NEVER: Listed = ((None, False),)
 """What the kubelet puts in for "no preference" and for an empty list (kubelet rule 3.3)."""
 
 COUNTABLE = 16  # nodes; a lane of 16 bits counts at most 2^16 - 1 non-zero masks
 SETS_ARE_CHEAPER = 8  # pairs of masks that cost as much as one lane of the counting
+
+
+def merge_as_kubelet(
+    answers: Iterable[Given], positions: Positions, rules: TopologyRules,
+    order: Order,
+) -> Merged:  # fmt: skip
+    """The agent's merge of hints, and with a refusal under restricted the node set that the kubelet names.
+
+    The agent looks for no node set that would be refused; best-effort merges the same lists.
+    """
+    offers = [offered(each, positions) for each in answers]
+    merged = merge_answers(offers, positions, rules, order)
+    if merged.admit or rules.policy is not Policy.RESTRICTED:
+        return merged
+    return replace(merge_answers(offers, positions, replace(rules, policy=Policy.BEST_EFFORT), order), admit=False)
+
+
+def offered(answer: Given, positions: Positions) -> Answer:
+    """The answer as a provider says it."""
+    if isinstance(answer, Stance):
+        return answer
+    return {name: offer_of(each, positions) if isinstance(each, tuple) else each for name, each in answer.items()}
+
+
+def offer_of(hints: Iterable[Hint], positions: Positions) -> Offer:
+    """A kubelet's list of hints as a provider says it: masks one by one."""
+    fixed, free = dict[int, bool](), list[bool]()
+    for hint in hints:
+        if hint.nodes is None:
+            free.append(hint.preferred)
+        else:
+            mask = positions.mask(hint.nodes)
+            fixed[mask] = hint.preferred or fixed.get(mask, False)
+    if not fixed:
+        return NO_PREFERENCE if any(free) else IMPOSSIBLE
+    return Demand(fixed=fixed, optional=any(free) if free else None)
 
 
 def merge_lists(lists: Sequence[Listed], everything: int, order: Order, *, single: bool = False) -> tuple[int, bool]:
