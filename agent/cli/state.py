@@ -64,11 +64,9 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
             raise SettingsError("--root", f"must name machine {saved.ledger.machine}, of which the ledger is")
         click.echo(draw(node.machine, saved.ledger, reserved=node.reserved, rules=node.rules), nl=False)
         return
-    view = view_of(saved.ledger, node, unplaced.tracked(state_dir))
-    report = recovery_report.load(state_dir)
-    lacking = {
-        uid: why for uid, why in sorted(unplaced.unenforced(state_dir).items()) if uid in saved.ledger.pods
-    }  # fmt: skip
+    outside, report = unplaced.load(state_dir), recovery_report.load(state_dir)
+    view = view_of(saved.ledger, node, unplaced.tracked(outside))
+    lacking = {uid: why for uid, why in sorted(outside.unenforced.items()) if uid in saved.ledger.pods}
     if output == "json":
         click.echo(
             json.dumps(

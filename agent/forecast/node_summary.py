@@ -29,9 +29,8 @@ from agent.model.idset import MAX_ID, CpuSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Cpu, Machine
 from agent.model.pod import Container, Pod, Qos
-from agent.model.podjson import MANY
 from agent.model.rules import Ceilings, PcieLocality, Rules
-from agent.model.valuejson import Shared, value_from_json, value_to_json, whole
+from agent.model.valuejson import MANY, Shared, value_from_json, value_to_json, whole
 from agent.node.state import State
 from agent.node.tracked_pod import SWITCHES, Switches
 from agent.node.wait_queue import queue_of

@@ -4,8 +4,10 @@ Called by the engine through its port, and by `numalign state`. One file, replac
 same folder, written, synced, renamed, and the folder synced (rename(2), fsync(2)), so that after a kill or a power
 cut there is either the old ledger or the new one. The file is two lines of JSON:
 
-    {"numalign": 1, "sha256": "<of the next line's bytes>", "size": <their number>}
+    {"numalign": <version>, "sha256": "<of the next line's bytes>", "size": <their number>}
     {"boot": "<boot id>", "by": "<version>", "extra": {...}, "ledger": {<agent.model.ledgerjson, with the machine>}}
+
+The state file beside it (`agent.app.statedir.state_file`) is sealed and replaced in the same way.
 
 The checksum is over bytes, not over a re-encoding: any flipped bit and any lost byte is seen. A file that is not
 understood is put aside under a name of its own, never overwritten.
@@ -37,10 +39,8 @@ from agent.errors import (
 from agent.host import bounded
 from agent.model.fields import Field
 from agent.model.ledger import Ledger
-from agent.model.ledgerjson import ledger_from_json, ledger_to_json
+from agent.model.ledgerjson import VERSION, WRITTEN, encoded, ledger_from_json
 
-VERSION = 1
-"""Of the envelope. A file of a newer version is refused, never guessed at."""
 KEPT = 5
 """Files that were put aside and are kept; the oldest go first."""
 SIZE_LIMIT = 64 * 1024 * 1024
@@ -145,10 +145,7 @@ class Checkpoint:
                 old file is as it was.
 
         """
-        body = {"boot": self.boot, "by": self._by, "extra": extra or {}, "ledger": ledger_to_json(ledger)}
-        payload = _encode(body) + b"\n"
-        envelope = {"numalign": VERSION, "sha256": hashlib.sha256(payload).hexdigest(), "size": len(payload)}
-        data = _encode(envelope) + b"\n" + payload
+        data = sealed({"boot": self.boot, "by": self._by, "extra": extra or {}, "ledger": ledger}, WRITTEN, encoded)
         if len(data) > self._largest:
             raise CheckpointUnwritableError(
                 str(self.path),
@@ -190,8 +187,7 @@ class Checkpoint:
             return None
         except OSError as error:
             raise CheckpointError(str(self.path), f"cannot be read: {error.strerror}") from error
-        head, _, payload = data.partition(b"\n")
-        self._check(head, payload)
+        payload = opened(self.path, data, VERSION)
         try:
             body = Field(json.loads(payload))
             extra, boot, by = body.get("extra").mapping(), body.get("boot").text(), body.get("by").text()
@@ -210,32 +206,6 @@ class Checkpoint:
             return self.path.stat().st_mtime
         except OSError:  # there is none yet, or it cannot be looked at: then nobody is left out of what is told
             return None
-
-    def _check(self, head: bytes, payload: bytes) -> None:
-        """The first line against the rest."""
-        try:
-            envelope = json.loads(head)
-        except (ValueError, RecursionError) as error:
-            raise CheckpointCorruptError(
-                str(self.path), "is no ledger of numalign: its first line is not the checksum"
-            ) from error
-        version = envelope.get("numalign") if isinstance(envelope, dict) else None
-        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-            raise CheckpointCorruptError(
-                str(self.path), "is no ledger of numalign: its first line is not the checksum"
-            )
-        if version > VERSION:
-            raise CheckpointTooNewError(
-                str(self.path),
-                f"is of format {version}, written by a newer numalign; this one reads up to {VERSION}. "
-                "Run that version again, or move the file away to start from the cgroups",
-            )
-        if envelope.get("size") != len(payload):
-            raise CheckpointCorruptError(
-                str(self.path), f"has {len(payload)} bytes where {envelope.get('size')} were written"
-            )
-        if envelope.get("sha256") != hashlib.sha256(payload).hexdigest():
-            raise CheckpointCorruptError(str(self.path), "was changed after it was written: its checksum differs")
 
     def forget(self, *beside: str) -> None:
         """Remove the checkpoint and what was put aside of it: the next start knows of no grant.
@@ -311,8 +281,55 @@ def _take(what: IO[str] | int, where: Path, file: IO[str] | None) -> None:
         raise AnotherAgentError(str(where), text) from error
 
 
-def _encode(value: object) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+def sealed(body: object, version: int, encode: Callable[[object], object]) -> bytes:
+    """A file with its checksum.
+
+    Args:
+        body: its content.
+        version: of the file. A reader refuses a newer one, and never guesses.
+        encode: what of it JSON does not know, one level.
+    """
+    payload = _line(body, encode)
+    envelope = {"numalign": version, "sha256": hashlib.sha256(payload).hexdigest(), "size": len(payload)}
+    return _line(envelope) + payload
+
+
+def _line(value: object, encode: Callable[[object], object] | None = None) -> bytes:
+    text = json.dumps(value, default=encode, sort_keys=True, separators=(",", ":"), check_circular=False)
+    return text.encode() + b"\n"
+
+
+def opened(path: Path, data: bytes, newest: int) -> bytes:
+    """The content of a file that `sealed` made, in JSON.
+
+    Args:
+        path: of the file, to be named.
+        data: the file.
+        newest: version that is read.
+
+    Raises:
+        CheckpointCorruptError: truncated, changed, or not sealed.
+        CheckpointTooNewError: of a newer version.
+    """
+    head, _, payload = data.partition(b"\n")
+    try:
+        envelope = json.loads(head)
+    except (ValueError, RecursionError):
+        envelope = None
+    version = envelope.get("numalign") if isinstance(envelope, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise CheckpointCorruptError(str(path), "is no ledger of numalign: its first line is not the checksum")
+    if version > newest:
+        raise CheckpointTooNewError(
+            str(path),
+            f"is of format {version}, written by a newer numalign; this one reads up to {newest}. "
+            "Run that version again, or move the file away to start from the cgroups",
+        )
+    if envelope.get("size") != len(payload):
+        raise CheckpointCorruptError(str(path), f"has {len(payload)} bytes where {envelope.get('size')} were written")
+    if envelope.get("sha256") != hashlib.sha256(payload).hexdigest():
+        raise CheckpointCorruptError(str(path), "was changed after it was written: its checksum differs")
+    return payload
 
 
 def boot_id(proc: str = "/proc") -> str:

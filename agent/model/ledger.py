@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
-from agent.model.pod import Pod
+from agent.model.pod import UNSAVED, Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class CpuBooks:
     pools: Mapping[str, CpuSet] = field(default_factory=dict)
     confined: Mapping[str, Confinement] = field(default_factory=dict)
     mixed: Mapping[str, Mapping[str, CpuSet]] = field(default_factory=dict)
-    reusable: tuple[str, CpuSet] | None = None
+    reusable: tuple[str, CpuSet] | None = field(default=None, metadata=UNSAVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class MemoryBooks:
     nodes: tuple[NodeBook, ...] = ()
     blocks: Mapping[str, Mapping[str, tuple[Block, ...]]] = field(default_factory=dict)
     pools: Mapping[str, tuple[Block, ...]] = field(default_factory=dict)
-    reusable: tuple[str, Mapping[tuple[NodeSet, str], int]] | None = None
+    reusable: tuple[str, Mapping[tuple[NodeSet, str], int]] | None = field(default=None, metadata=UNSAVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class DeviceBooks:
     """
 
     held: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = field(default_factory=dict)
-    reusable: tuple[str, Mapping[str, tuple[str, ...]]] | None = None
+    reusable: tuple[str, Mapping[str, tuple[str, ...]]] | None = field(default=None, metadata=UNSAVED)
 
 
 LOST_CPUS = "it lost CPUs"

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from agent.model.fields import Field
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
-from agent.model.valuejson import value_from_json, value_to_json
+from agent.model.valuejson import value_to_json
 
 
 class Reason(StrEnum):
@@ -133,14 +132,6 @@ class Refusal:
 def with_details(message: str, details: str) -> str:
     """Join a message and what follows it; either may be empty."""
     return ": ".join(filter(None, (message, details)))
-
-
-def refusal_from_json(found: Field) -> Refusal:
-    """The refusal that `to_json` wrote; raises the field's fault. A writer of version 0.1.0 knew no cause."""
-    return Refusal(
-        Reason(found.get("reason").text()), found.get("message").text(1 << 16), found.get("container").text(),
-        found.get("facts").mapping(), value_from_json(found.get("cause"), Cause) if found.get("cause") else Cause(),
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from enum import StrEnum
 from agent.model.notes import PREFIX
 
 Resources = Mapping[str, int]
+UNSAVED: Mapping[str, object] = {"saved": False}
+"""Metadata of a field of a value that is never saved or published."""
 
 
 class Qos(StrEnum):
@@ -84,9 +86,9 @@ class Pod:
     priority: int = 0
     static: bool = False
     annotations: Mapping[str, str] = field(default_factory=dict)
-    filled_in: frozenset[str] = field(default=frozenset(), compare=False)
-    untold: frozenset[str] = field(default=frozenset(), compare=False)
-    stage: Stage = field(default=Stage.ACCEPTED, compare=False)
+    filled_in: frozenset[str] = field(default=frozenset(), compare=False, metadata=UNSAVED)
+    untold: frozenset[str] = field(default=frozenset(), compare=False, metadata=UNSAVED)
+    stage: Stage = field(default=Stage.ACCEPTED, compare=False, metadata=UNSAVED)
 
     @property
     def key(self) -> str:

@@ -1,65 +1,112 @@
-"""Frozen values as a JSON-able mapping and back, by the types of their fields: for values that travel between agents.
+"""Frozen values as JSON and back, by the types of their fields: the one codec of all that is saved or published.
 
-What equals its field's default is left out, so that a reader of an older version understands a newer writer who does
-not use what is new. It refuses what it does not know, and names it. Sets of CPUs and nodes are texts in the kernel's
-list format, as in `agent.model.ledgerjson`. Nothing that is read is trusted: bounds are `agent.model.fields`'.
+A `Form` says how: what a summary and the state file have (`PLAIN`), and what the saved ledger has
+(`agent.model.ledgerjson`). Sets of CPUs and nodes are texts in the kernel's list format. In a plain form what equals
+its field's default is left out, so that a reader of an older version understands a newer writer who does not use what
+is new. A reader refuses what it does not know, and names it. Nothing that is read is trusted: bounds are
+`agent.model.fields`'.
 
-Thousands of such values are read at once: a path is made only for a fault, on its way up, and what is equal is read
-once and shared, as far as the caller keeps a `Shared`.
+Thousands of such values are read at once: readers and writers are made once for each type, a path is made only for a
+fault, on its way up, and what is equal is read once and shared, as far as the caller keeps a `Shared`.
 """
 
 from __future__ import annotations
 
+import json
 import marshal
 import math
 import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import cache
+from operator import attrgetter
 from typing import Annotated, Any, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from agent.errors import MalformedError
-from agent.model.fields import SHOWN, Field
+from agent.model.fields import SHOWN, Field, show
 from agent.model.idset import IdSet
-from agent.model.podjson import MANY, ids
+from agent.model.pod import UNSAVED
 
 T = TypeVar("T")
-_MOST = 2**80
-_LONGEST = 4096
-"""Characters of a text."""
+MANY = 1_000_000
+"""Entries in one mapping or list that are read: beyond any node, below what exhausts memory."""
+_MOST = 2**80  # bytes or thousandths: above the cap of quantities, times containers
 SMALL = 8
 """Members of a mapping that is worth to be shared."""
 
 
-def value_to_json(value: object) -> object:
+@dataclass(frozen=True, eq=False)
+class Form:
+    """How dataclasses stand in JSON. Compared by identity: readers and writers are kept for each.
+
+    Attributes:
+        rows: dataclasses that are lists of their fields' values; defaults at the end are left out.
+        absent: dataclass -> its fields that stand elsewhere, with what a reader fills in.
+        complete: every field is written, and must be there; otherwise those that differ from their default.
+        longest: characters of a text that is read.
+    """
+
+    rows: frozenset[type] = frozenset()
+    absent: Mapping[type, Mapping[str, object]] = field(default_factory=dict)
+    complete: bool = False
+    longest: int = 4096
+
+    def names(self, kind: Any) -> list[str]:  # noqa: ANN401 - a dataclass, which is no type for the checker
+        """The fields of a dataclass that are written."""
+        absent = self.absent.get(kind, {})
+        return [each.name for each in fields(kind) if each.metadata != UNSAVED and each.name not in absent]
+
+    def encoded(self, value: object) -> object:
+        """One level of a value that JSON does not know, for `json.dumps(default=)`; raises TypeError."""
+        return _writer(cast("Any", type(value)), self)(value)
+
+
+PLAIN = Form()
+"""What agents publish."""
+SAVED = Form(longest=MANY)
+"""What an agent saves for itself."""
+
+
+def value_to_json(value: object, form: Form = PLAIN) -> Any:  # noqa: ANN401 - JSON
     """A value as mappings, lists, texts, numbers and flags.
 
     Args:
         value: a dataclass of dataclasses, sets of ids, enumerations, tuples, mappings with texts or numbers as keys,
             frozen sets, texts, numbers, flags and None.
+        form: how its dataclasses stand there.
     """
-    match value:
-        case IdSet():
-            found: object = str(value)
-        case Enum():
-            found = value.value
-        case tuple():
-            found = [value_to_json(each) for each in value]
-        case frozenset():
-            found = sorted(map(value_to_json, value), key=str)
-        case Mapping():
-            found = {str(key): value_to_json(each) for key, each in value.items()}
-        case _ if is_dataclass(value):
-            kind: Any = type(value)
-            found = {
-                each.name: value_to_json(part)
-                for each in fields(value)
-                if (part := getattr(value, each.name)) != _default(kind, each.name)
-            }
-        case _:
-            found = value
-    return found
+    return json.loads(json.dumps(value, default=form.encoded))
+
+
+@cache
+def _writer(kind: Any, form: Form) -> Callable[[Any], object]:  # noqa: ANN401 - a type
+    if issubclass(kind, IdSet | Enum):
+        return str if issubclass(kind, IdSet) else attrgetter("value")
+    if issubclass(kind, frozenset):
+        return lambda value: sorted(value, key=str)
+    return _dataclass_writer(kind, form) if is_dataclass(kind) else dict  # another mapping; a TypeError for all else
+
+
+def _dataclass_writer(kind: Any, form: Form) -> Callable[[Any], object]:  # noqa: ANN401 - a dataclass
+    names = form.names(kind)
+    values = attrgetter(*names) if len(names) > 1 else lambda value: (getattr(value, names[0]),)
+    if kind in form.rows:
+        spare = [_default(kind, name) for name in names]
+
+        def row(value: Any) -> object:  # noqa: ANN401 - a value of the kind
+            found = [*values(value)]
+            while found and found[-1] == spare[len(found) - 1]:
+                found.pop()
+            return found
+
+        return row
+    if form.complete:
+        return lambda value: dict(zip(names, values(value), strict=True))
+    defaults = [(name, _default(kind, name)) for name in names]
+    return lambda value: {
+        name: part for (name, default), part in zip(defaults, values(value), strict=True) if part != default
+    }
 
 
 class Shared:
@@ -104,10 +151,10 @@ class _WrongError(MalformedError):
         return self
 
 
-def value_from_json(field: Field, kind: type[T], shared: Shared | None = None) -> T:
+def value_from_json(field: Field, kind: type[T], shared: Shared | None = None, form: Form = PLAIN) -> T:
     """The value of a kind that `value_to_json` wrote; raises the field's fault, naming the path."""
     try:
-        return cast("T", _reader(cast("Any", kind))(field.value, shared))
+        return cast("T", _reader(cast("Any", kind), form)(field.value, shared))
     except _WrongError as fault:
         raise field.at(None, fault.path).wrong(fault.why) from None
 
@@ -124,34 +171,36 @@ def _default(kind: Any, name: str) -> object:  # noqa: ANN401 - a dataclass, whi
 
 
 @cache
-def _reader(kind: Any) -> Reader:  # noqa: ANN401 - a type, or a form of typing
+def _reader(kind: Any, form: Form) -> Reader:  # noqa: ANN401 - a type, or a form of typing
     """What reads one kind of value."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is None:
-        return _PLAIN.get(kind) or _named_reader(kind)
+        return _SIMPLE.get(kind) or _named_reader(kind, form)
     if origin is tuple:
-        return _tuple_reader(parts)
+        return _tuple_reader(parts, form)
     if origin in (Union, types.UnionType):  # X | None
-        inner = _reader(next(each for each in parts if each is not types.NoneType))
+        inner = _reader(next(each for each in parts if each is not types.NoneType), form)
         return lambda value, shared: None if value is None else inner(value, shared)
     if origin is frozenset:
-        items = _tuple_reader((parts[0], Ellipsis))
+        items = _tuple_reader((parts[0], Ellipsis), form)
         return lambda value, shared: frozenset(cast("tuple[object, ...]", items(value, shared)))
-    return _reader(parts[0]) if origin is Annotated else _mapping_reader(*parts)
+    return _reader(parts[0], form) if origin is Annotated else _mapping_reader(parts[0], _reader(parts[1], form))
 
 
-def _named_reader(kind: type) -> Reader:
+def _named_reader(kind: type, form: Form) -> Reader:
+    if kind is str:
+        return _text_reader(form.longest)
     if issubclass(kind, IdSet):
         return _ids_reader(kind)
     if issubclass(kind, Enum):
         return _member_reader(kind)
-    return _dataclass_reader(kind)
+    return _row_reader(kind, form) if kind in form.rows else _dataclass_reader(kind, form)
 
 
-def _tuple_reader(parts: tuple[Any, ...]) -> Reader:
-    readers = [_reader(each) for each in parts if each is not Ellipsis]
+def _tuple_reader(parts: tuple[Any, ...], form: Form) -> Reader:
+    readers = [_reader(each, form) for each in parts if each is not Ellipsis]
     if Ellipsis not in parts:
-        return _pair_reader(readers)
+        return _pair_reader(readers, len(readers))
     inner = readers[0]
 
     def read(value: Any, shared: Shared | None) -> object:  # noqa: ANN401 - JSON
@@ -168,14 +217,14 @@ def _tuple_reader(parts: tuple[Any, ...]) -> Reader:
     return lambda value, shared: read(value, None) if shared is None else shared.read(read, value)
 
 
-def _pair_reader(readers: list[Reader]) -> Reader:
-    def read(value: Any, shared: Shared | None) -> object:  # noqa: ANN401 - JSON
+def _pair_reader(readers: list[Reader], least: int) -> Callable[[Any, Shared | None], tuple[Any, ...]]:
+    def read(value: Any, shared: Shared | None) -> tuple[Any, ...]:  # noqa: ANN401 - JSON
         items = _listed(value, len(readers))
-        if len(items) != len(readers):
-            raise _field(value).wrong(f"must have {len(readers)} items, not {len(items)}")
+        if len(items) < least:
+            raise _field(value).wrong(f"must have {least} items, not {len(items)}")
         found = list[object]()
         try:
-            for inner, each in zip(readers, items, strict=True):
+            for inner, each in zip(readers, items, strict=False):
                 found.append(inner(each, shared))
         except _WrongError as fault:
             raise fault.within(f"[{len(found)}]") from None
@@ -184,12 +233,19 @@ def _pair_reader(readers: list[Reader]) -> Reader:
     return read
 
 
+def _row_reader(kind: type, form: Form) -> Reader:
+    hints, names = get_type_hints(kind, include_extras=True), form.names(kind)
+    least = sum(_default(kind, name) is MISSING for name in names)
+    row = _pair_reader([_reader(hints[name], form) for name in names], least)
+    return lambda value, shared: kind(*row(value, shared))
+
+
 def _listed(value: Any, most: int) -> list[Any]:  # noqa: ANN401 - JSON
     return value if type(value) is list and len(value) <= most else [each.value for each in _field(value).items(most)]
 
 
-def _mapping_reader(key: type, inner: Any) -> Reader:  # noqa: ANN401 - a type
-    reader, numbers = _reader(inner), key is int
+def _mapping_reader(key: type, reader: Reader) -> Reader:
+    numbers = key is int
 
     def read(value: Any, shared: Shared | None) -> object:  # noqa: ANN401 - JSON
         if type(value) is not dict or len(value) > MANY:
@@ -209,18 +265,18 @@ def _mapping_reader(key: type, inner: Any) -> Reader:  # noqa: ANN401 - a type
     return small_or_parts
 
 
-def _dataclass_reader(kind: type) -> Reader:
-    hints = get_type_hints(kind, include_extras=True)
-    readers = {each.name: _reader(hints[each.name]) for each in fields(kind) if each.init}
-    needed = dict.fromkeys(name for name in readers if _default(kind, name) is MISSING).keys()
-    empty = {name: _default(kind, name) for name in readers if name not in needed}
+def _dataclass_reader(kind: type, form: Form) -> Reader:
+    hints, absent = get_type_hints(kind, include_extras=True), form.absent.get(kind, {})
+    readers = {name: _reader(hints[name], form) for name in form.names(kind)}
+    needed = dict.fromkeys(name for name in readers if form.complete or _default(kind, name) is MISSING).keys()
+    empty = {**absent, **{name: _default(kind, name) for name in readers if name not in needed}}
 
     def read(value: Any, shared: Shared | None) -> object:  # noqa: ANN401 - JSON
         if type(value) is not dict:
             value = _field(value).mapping()
         if not (value.keys() <= readers.keys() and value.keys() >= needed):
             raise _names_wrong(value, readers, needed)
-        found, name = dict(empty) if shared else dict[str, object](), ""
+        found, name = dict(empty if shared else absent), ""
         try:
             for name, each in value.items():
                 found[name] = readers[name](each, shared)
@@ -240,14 +296,18 @@ def _dataclass_reader(kind: type) -> Reader:
 def _names_wrong(value: Any, readers: Mapping[str, Reader], needed: Iterable[str]) -> MalformedError:  # noqa: ANN401 - JSON
     unknown = next((name for name in value if name not in readers), None)
     if unknown is not None:
-        return _field(value).at(None, f".{unknown}").wrong("is not known to this version")
+        return _field(value).at(None, f".{unknown[:SHOWN]}").wrong("is not known to this version")
     missing = next(name for name in needed if name not in value)
     return _field(value).at(None, f".{missing}").wrong("is missing")
 
 
 def _ids_reader(kind: type[IdSet]) -> Reader:
     def read(value: Any, _shared: Shared | None) -> object:  # noqa: ANN401 - JSON
-        return ids(_field(value), kind)
+        text = value if type(value) is str and len(value) <= MANY else _field(value).text(MANY)
+        try:
+            return kind.parse(text)
+        except MalformedError as error:
+            raise _field(value).wrong(str(error)) from None
 
     return lambda value, shared: read(value, None) if shared is None else shared.read(read, value)
 
@@ -260,7 +320,7 @@ def _member_reader(kind: type[Enum]) -> Reader:
             return members[value]
         except (KeyError, TypeError):
             known = ", ".join(map(str, members))
-            raise _field(value).wrong(f"is not one of {known}; a newer version may know it") from None
+            raise _field(value).wrong(f"{show(value)} is not one of {known}; a newer version may know it") from None
 
     return read
 
@@ -281,11 +341,18 @@ def _float(value: Any, shared: Shared | None) -> float:  # noqa: ANN401 - JSON
 
 
 def _flag(value: Any, _shared: Shared | None) -> bool:  # noqa: ANN401 - JSON
-    return _field(value).flag()
+    return value if value is True or value is False else _field(value).flag()
 
 
-def _text(value: Any, _shared: Shared | None) -> str:  # noqa: ANN401 - JSON
-    return value if type(value) is str and len(value) <= _LONGEST else _field(value).text(_LONGEST)
+def _text_reader(longest: int) -> Reader:
+    def read(value: Any, _shared: Shared | None) -> str:  # noqa: ANN401 - JSON
+        return value if type(value) is str and len(value) <= longest else _field(value).text(longest)
+
+    return read
 
 
-_PLAIN: Mapping[Any, Reader] = {int: _integer, float: _float, bool: _flag, str: _text}
+def _any(value: Any, _shared: Shared | None) -> object:  # noqa: ANN401 - JSON
+    return value
+
+
+_SIMPLE: Mapping[Any, Reader] = {int: _integer, float: _float, bool: _flag, object: _any}

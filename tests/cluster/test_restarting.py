@@ -8,6 +8,7 @@ from itertools import count
 
 import pytest
 
+from agent.app.statedir import node_allocatable
 from tests.cluster.nodes import FAIL, Agent, Make, Place, wait
 
 pytestmark = pytest.mark.cluster
@@ -92,7 +93,7 @@ def test_s3_the_nodes_annotation_stops_it(place: Make) -> None:
         wait(lambda: node.effective(uid) == node.held(uid), what="the pin")
         _annotate(node, path, "true")
         wait(lambda: agent.metric("numalign_observe_only") == 1, what="the switch")
-        wait(lambda: "true" in (node.state / "node.json").read_text(), what="the switch in the state folder")
+        wait(lambda: node_allocatable.load(node.state).observe_only == "true", what="the switch in the state folder")
         agent.end(signal.SIGKILL)
         node.tree.kernel_write(node.tree.pod_path(uid), "cpuset.cpus", "0-15")
         with Agent(node, server="https://127.0.0.1:1") as blind:

@@ -15,9 +15,11 @@ from rich.console import Console
 
 from agent.app.offline.queries import manifests, open_queries
 from agent.app.standalone.build import StandaloneOptions, standalone_node
+from agent.app.statedir import state_file
 from agent.app.statedir import unplaced_pods as unplaced
 from agent.cli import explain_show, group
 from agent.errors import HostError, SettingsError
+from agent.host.checkpoint import sealed
 from agent.node.deciding import checked_settings
 from agent.node.device_tracker import DeviceTracker
 from agent.node.state import State
@@ -70,7 +72,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
 
 def test_a_refused_pod_is_known_by_name_after_the_agent_ended(left: Left) -> None:
     """A pod that is not in the ledger is explained all the same, by name, key and uid; exit code 1."""
-    uid = next(iter(each for each, found in unplaced.load(left.folder / "state").items() if found.standing.refusal))
+    uid = next(iter(each for each, found in unplaced.load(left.folder / "state").pods.items() if found.refusal))
     said = []
     for name in ("checkout", "shop/checkout", uid):
         found = left.ask("explain", name)
@@ -220,25 +222,27 @@ def test_lines_fit_the_terminal(left: Left, width: int) -> None:
 def test_who_is_outside_is_kept_only_when_it_changed(left: Left, tmp_path: Path) -> None:
     """Damaged or foreign files are nobody; the same snapshot is written once."""
     state: Any = tmp_path
-    assert unplaced.load(state) == {}
-    (tmp_path / unplaced.FILE).write_text('{"version": 1, "pods": {"x": {"pod": 3}}}', "utf-8")
-    assert unplaced.load(state) == {}
-    (tmp_path / unplaced.FILE).write_text('{"version": 99, "pods": {}}', "utf-8")
-    assert unplaced.load(state) == {}
-    kept = unplaced.load(left.folder / "state")
+    assert unplaced.load(state) == unplaced.Unplaced()
+    parts: list[Any] = [{"pods": {"x": {"pod": 3}}}, {"pods": [], "moons": {}}]
+    for part in parts:
+        state_file.keep(state, unplaced=part)
+        assert unplaced.load(state) == unplaced.Unplaced()
+    (tmp_path / state_file.FILE).write_bytes(sealed({"unplaced": {"pods": {}}}, 99, dict))
+    assert unplaced.load(state) == unplaced.Unplaced()
+    kept = unplaced.load(left.folder / "state").pods
     assert sorted(each.pod.key for each in kept.values()) == ["kube-system/dns", "shop/checkout"]
-    assert next(each.standing.exempt for each in kept.values() if each.pod.name == "dns")
+    assert next(each.exempt for each in kept.values() if each.pod.name == "dns")
 
 
 def test_refused_pods_stay_known_after_they_are_gone(left: Left, tmp_path: Path) -> None:
     """What was kept survives a restart and the pod's end; one that gets in, or comes anew, is not taken for it."""
-    kept = unplaced.load(left.folder / "state")
-    (tmp_path / unplaced.FILE).write_bytes((left.folder / "state" / unplaced.FILE).read_bytes())
-    uid, refused = next((uid, each) for uid, each in kept.items() if each.standing.refusal)
+    kept = unplaced.load(left.folder / "state").pods
+    (tmp_path / state_file.FILE).write_bytes((left.folder / "state" / state_file.FILE).read_bytes())
+    uid, refused = next((uid, each) for uid, each in kept.items() if each.refusal)
     desk = open_queries(left.folder / "state", left.config, MACHINE)
     book = unplaced.UnplacedPods(tmp_path)
     book.follow(State(desk.ledger, desk.node, DeviceTracker(desk.node)))  # nobody of then is known any more
-    gone = unplaced.load(tmp_path)
+    gone = unplaced.load(tmp_path).pods
     assert {each.pod.name: each.gone for each in gone.values()} == {"checkout": True}
     found = replace(desk, outside=gone)
     assert found.find("checkout").uid == uid
@@ -249,7 +253,7 @@ def test_refused_pods_stay_known_after_they_are_gone(left: Left, tmp_path: Path)
     assert replace(desk, outside=both).find("checkout").uid == "anew", "of two that are gone the newer one"
     inside = TrackedPod(refused.pod, checked_settings(desk.node, refused.pod))
     book.follow(State(desk.ledger, desk.node, DeviceTracker(desk.node), {uid: inside}))
-    assert unplaced.load(tmp_path) == {}
+    assert unplaced.load(tmp_path) == unplaced.Unplaced()
 
 
 def test_state_shows_who_is_refused_and_left_alone(left: Left) -> None:

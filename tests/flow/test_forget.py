@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from agent.app.statedir import last_settings
 from agent.app.statedir import node_allocatable as kept
-from agent.app.statedir.beside import BESIDE
+from agent.app.statedir.state_file import EARLIER, FILE
 from agent.cli import group
 from agent.errors import CheckpointUnwritableError
 from agent.host.checkpoint import Checkpoint
@@ -46,9 +46,10 @@ def _files(state: Path) -> set[str]:
 def test_nothing_of_ours_stays_and_all_of_others(state: Path) -> None:
     """Every file that an agent made goes, those of a killed save and the lock, too; other files and folders stay."""
     before = _files(state)
-    assert before >= {*BESIDE, "checkpoint.json", "lock"}
+    assert before >= {FILE, "checkpoint.json", "lock"}
     assert any(name.startswith("checkpoint.json.corrupt-") for name in before)
-    for name in (".checkpoint.json.new", ".node.json.new", "notes.txt", "checkpoint.json.bak"):
+    spare = (f".{name}.new" for name in ("checkpoint.json", FILE, "node.json"))
+    for name in (*spare, *EARLIER, "notes.txt", "checkpoint.json.bak"):
         (state / name).write_text("x", "utf-8")
     done = _run(state.parent, "release", "--forget")
     assert done.exit_code == 0, (done.output, done.exception)
@@ -82,9 +83,9 @@ def test_a_folder_that_is_not_there_is_forgotten_already(tmp_path: Path) -> None
 
 def test_what_cannot_be_removed_is_named(state: Path) -> None:
     """A folder in the place of one of our files is not ours: it stays, and the error names it."""
-    (state / "outside.json").unlink()
-    (state / "outside.json").mkdir()
+    (state / FILE).unlink()
+    (state / FILE).mkdir()
     done = _run(state.parent, "release", "--forget")
     assert isinstance(done.exception, CheckpointUnwritableError)
-    assert "outside.json: cannot be removed" in str(done.exception)
+    assert f"{FILE}: cannot be removed" in str(done.exception)
     assert not (state / "checkpoint.json").exists()

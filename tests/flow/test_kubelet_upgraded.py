@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from agent.app.cluster.build import ClusterService
+from agent.app.statedir import node_allocatable
 from agent.node.recover import ANSWERS
 from tests.flow.cluster_node import ClusterNode, list_pods, page, running
 from tests.flow.world import container, manifest
@@ -64,7 +64,7 @@ def test_the_next_pod_gets_the_new_kubelets_answer_and_no_pod_moves(tmp_path: Pa
         saved = node.checkpoint.load()
         assert saved is not None
         assert saved.extra[ANSWERS] == f"kubelet-{after[1:5]}"
-        assert json.loads((node.folder / "state" / "node.json").read_text("utf-8"))["kubelet"] == after
+        assert node_allocatable.load(node.folder / "state").kubelet == after
     assert spots["v1.36.3"]["next"] != spots["v1.37.2"]["next"]
 
 

@@ -74,7 +74,7 @@ def test_the_kill_switch_in_a_wrong_file_is_on_from_the_start(tmp_path: Path, co
 @pytest.mark.parametrize("damage", ["", "{}", '{"numalign":1,"sha256":"","settings":{}}', "[" * 9999, "changed"])
 def test_settings_that_cannot_be_trusted_are_none(tmp_path: Path, config: Path, damage: str) -> None:
     """Empty, of another form, or changed by another hand: the agent ends as it does without any."""
-    kept = tmp_path / "state" / "settings.json"
+    kept = tmp_path / "state" / "state.json"
     kept.write_text(kept.read_text("utf-8").replace('"7"', '"6"') if damage == "changed" else damage, "utf-8")
     wrong(config)
     with pytest.raises(SettingsError, match="reservedSystemCPUs"), serving(tmp_path, config=config):

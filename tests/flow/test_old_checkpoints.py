@@ -1,16 +1,20 @@
-"""Checkpoints of earlier versions: every later one loads them, and nothing moves, is lost or put aside."""
+"""Checkpoints of earlier versions, and of the next: all are loaded, and nothing moves, is lost or put aside."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from agent import __version__
+from agent.app.statedir import node_allocatable
 from agent.app.statedir.loading import load
-from agent.host.checkpoint import Checkpoint
+from agent.app.statedir.node_allocatable import NodeAllocatable
+from agent.host.checkpoint import Checkpoint, Saved, sealed
+from agent.model.ledgerjson import VERSION, WRITTEN, encoded
 from agent.model.podspec import pod_from
 from agent.node.recover import LISTED, NAMES
 from tests.fixtures.checkpoints.busy import HERE, Kept, content, keep
@@ -18,6 +22,7 @@ from tests.fixtures.checkpoints.busy import NODES as NODES_NOW
 from tests.fixtures.checkpoints.older import as_0_1_0
 from tests.flow.world import MemoryStore, World
 
+FORMATS = pytest.mark.parametrize("version", [WRITTEN, VERSION])
 NODES = sorted(folder.parent for folder in HERE.glob("*/*/node.json"))
 
 
@@ -28,10 +33,16 @@ def kept(request: pytest.FixtureRequest) -> Kept:
     return Kept.of(folder)
 
 
-def restarted(kept: Kept, folder: Path, *, api: bool) -> World:
+def restarted(kept: Kept, folder: Path, *, version: int, api: bool) -> World:
     """The node after its agent was replaced by this one."""
     kept.tree(folder / "cgroup")
     shutil.copy(kept.checkpoint, folder / "checkpoint.json")
+    if version == VERSION:
+        saved = Checkpoint(kept.checkpoint).load()
+        assert saved is not None
+        body = {name: getattr(saved, name) for name in Saved.__slots__}
+        later = sealed(body, VERSION, partial(encoded, version=VERSION))
+        (folder / "checkpoint.json").write_bytes(later)
     pods = [pod_from(body) for body in kept.pods] if api else []
     plain = World(folder / "another", machine=kept.machine, settings=kept.settings)
     store = Checkpoint(folder / "checkpoint.json")
@@ -41,10 +52,11 @@ def restarted(kept: Kept, folder: Path, *, api: bool) -> World:
     return World(folder / "cgroup", machine=kept.machine, settings=kept.settings, store=saved, pods=pods)
 
 
-def test_s18_nothing_moves_and_nothing_is_lost_with_the_api(kept: Kept, tmp_path: Path) -> None:
+@FORMATS
+def test_s18_nothing_moves_and_nothing_is_lost_with_the_api(kept: Kept, tmp_path: Path, version: int) -> None:
     """Upgrades keep every grant (S18): the pods are listed again, all is as it was saved, no cgroup is written."""
     saved = Checkpoint(kept.checkpoint).load()
-    after = restarted(kept, tmp_path, api=True)
+    after = restarted(kept, tmp_path, version=version, api=True)
     before = content(after.tree)
     assert before == kept.files
     assert (after.recovered.as_saved, after.recovered.losses, after.recovered.adopted) == (True, (), ())
@@ -58,10 +70,11 @@ def test_s18_nothing_moves_and_nothing_is_lost_with_the_api(kept: Kept, tmp_path
     after.check()
 
 
-def test_s18_nothing_moves_and_nothing_is_lost_without_the_api(kept: Kept, tmp_path: Path) -> None:
+@FORMATS
+def test_s18_nothing_moves_and_nothing_is_lost_without_the_api(kept: Kept, tmp_path: Path, version: int) -> None:
     """Upgrades keep every grant (S18), however long nobody names a pod: no exclusive container leaves its CPUs."""
     saved = Checkpoint(kept.checkpoint).load()
-    after = restarted(kept, tmp_path, api=False)
+    after = restarted(kept, tmp_path, version=version, api=False)
     before = content(after.tree)
     assert (after.recovered.as_saved, after.recovered.losses, after.recovered.adopted) == (True, (), ())
     for _ in range(3):
@@ -109,8 +122,9 @@ def test_s18_a_folder_rewritten_as_of_0_1_0_is_what_0_1_0_wrote(kept: Kept, tmp_
     names = {NAMES: {number: list(spot) for number, spot in kept.names.items()}}
     now = Checkpoint(tmp_path / "checkpoint.json", by=__version__, boot=saved.boot)
     now.save(saved.ledger, {LISTED: True, **names})
-    (tmp_path / "node.json").write_text('{"cpuMilli":1,"memoryBytes":2,"observeOnly":"","writers":["w"]}', "utf-8")
+    node_allocatable.save(tmp_path, NodeAllocatable(1, 2, known=True, writers=("w",)))
     as_0_1_0(tmp_path, kept.pods)
     assert now.path.read_bytes() == kept.checkpoint.read_bytes()
     beside = json.loads((tmp_path / "node.json").read_text("utf-8"))
     assert beside == {"cpuMilli": 1, "memoryBytes": 2, "observeOnly": ""}
+    assert node_allocatable.load(tmp_path) == NodeAllocatable(1, 2, known=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from agent.app.statedir import recovery_report
+from agent.app.statedir import node_allocatable, recovery_report, state_file
+from agent.app.statedir.node_allocatable import NodeAllocatable
 from agent.cli import group
 from agent.model.idset import CpuSet
 from agent.model.ledger import CpuBooks, Ledger
@@ -70,11 +72,22 @@ def test_what_a_smaller_machine_cannot_hold_is_told(folder: Path) -> None:
     assert all(each.startswith("pod ") for each in report.dropped)
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"version": 2}', "[]", '"x"', '{"version": 1, "at": "x"}'])
+@pytest.mark.parametrize("text", ["", "{", '{"version": 2}', "[]", '"x"', '{"numalign": 1, "at": "x"}'])
 def test_a_report_that_cannot_be_read_is_no_report(folder: Path, text: str) -> None:
     """A newer version's or a damaged one: `state` says what it can."""
-    (folder / "state" / recovery_report.FILE).write_text(text, "utf-8")
+    (folder / "state" / state_file.FILE).write_text(text, "utf-8")
     assert "last start" not in _state(folder)
+
+
+@pytest.mark.parametrize("part", [[], "x", {"at": "x"}, {"at": 1.0, "moons": 3}, {}])
+def test_a_part_that_cannot_be_read_costs_no_other_one(folder: Path, part: object) -> None:
+    """A newer version's report is none, and what the Node said is known all the same, also after the next save."""
+    state, node = folder / "state", NodeAllocatable(1000, 1 << 30, known=True)
+    state_file.keep(state, start=part, node=node)
+    assert "last start" not in _state(folder)
+    assert node_allocatable.load(state) == node
+    state_file.keep(state, node=replace(node, memory=7))
+    assert (state_file.raw(state, "start"), node_allocatable.load(state).memory) == (part, 7)
 
 
 def test_a_start_logs_how_many_pods_it_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

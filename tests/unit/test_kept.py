@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from agent.app.setup import Setup, made
+from agent.app.statedir import state_file
 from agent.app.statedir.node_allocatable import NodeAllocatable, load, mismatch, mismatch_sentence, save, sentences
 from agent.core.machines.synthetic import parse_synthetic
 from agent.kube.nodes import NodeFacts, node_facts
@@ -58,8 +60,29 @@ def test_what_the_node_said_outlives_the_agent(tmp_path: Path) -> None:
     kept = NodeAllocatable(1500, 7, known=True, observe_only="true")
     save(tmp_path, kept)
     assert load(tmp_path) == kept
-    (tmp_path / "node.json").write_text('{"cpuMilli": "many"}')
+    parts: list[object] = [{"cpu_milli": "many"}, {"moons": 3}, [], "x"]
+    for part in parts:
+        state_file.keep(tmp_path, node=part)
+        assert load(tmp_path) == NodeAllocatable()
+    (tmp_path / state_file.FILE).write_text('{"cpuMilli": "many"}')
     assert load(tmp_path) == NodeAllocatable()
+
+
+def test_s18_what_0_1_0_remembered_of_the_node_counts(tmp_path: Path) -> None:
+    """S3, S18: kill switch and reservations of its file, after an upgrade, and where it ran again in between."""
+    old, now = tmp_path / "node.json", NodeAllocatable(500, 9, known=True)
+    old.write_text('{"cpuMilli": 1500, "memoryBytes": 7, "observeOnly": "true"}')
+    assert load(tmp_path) == NodeAllocatable(1500, 7, known=True, observe_only="true")
+    state_file.keep(tmp_path, start={"at": 1.0})
+    assert (old.exists(), load(tmp_path)) == (False, NodeAllocatable(1500, 7, known=True, observe_only="true"))
+    save(tmp_path, now)
+    old.write_text('{"cpuMilli": 2500, "memoryBytes": 8, "observeOnly": ""}')
+    assert load(tmp_path) == NodeAllocatable(2500, 8, known=True), "a downgrade lies between"
+    os.utime(old, ns=(0, 0))
+    assert load(tmp_path) == now, "a kill between the save and the removal"
+    for text in ("", "{", "[" * 9999, '{"cpuMilli": "many"}', "[]"):
+        old.write_text(text)
+        assert load(tmp_path) in (now, NodeAllocatable(), NodeAllocatable(known=True)), text
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,8 @@ def open_queries(state: Path, config: Path | None, root: str | None, *, needs_le
     node = DeviceTracker(found.node, reported_before(ledger, found.node)).node(found.node)
     limits = node.barred()
     notes = (*notes, *found.remarks, *([limits] if limits else []))
-    return OfflineQueries(found, node, ledger, unplaced.load(state), unplaced.unenforced(state), notes)
+    outside = unplaced.load(state)
+    return OfflineQueries(found, node, ledger, outside.pods, outside.unenforced, notes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from agent.app.standalone.folder_pods import FolderPods
 from agent.app.standalone.runtime import PlayedRuntime
 from agent.app.standalone.served_folder import ServedFolder
 from agent.app.standalone.static_pods import StaticPods
-from agent.app.statedir import recovery_report, unplaced_pods
+from agent.app.statedir import state_file
 from agent.app.statedir.unplaced_pods import UnplacedPods
 from agent.app.trees import ServedTree, open_tree
 from agent.core.explain.remarks import beyond
@@ -153,5 +153,6 @@ def _forget(tree: ServedTree, state: Path, store: Checkpoint) -> None:
         raise SettingsError("--afresh", f"is not for {tree.where}: pods that run there keep what they have")
     for uid in containers_in(tree.cgroups):
         tree.standin.remove_pod(uid)
-    for name in (store.path.name, unplaced_pods.FILE, recovery_report.FILE):
-        (state / name).unlink(missing_ok=True)
+    store.path.unlink(missing_ok=True)
+    if (state / state_file.FILE).exists():
+        state_file.keep(state, unplaced=None, start=None)

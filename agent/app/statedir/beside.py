@@ -5,13 +5,13 @@ A file that is added to the state folder is named here, or it stays behind when 
 
 from __future__ import annotations
 
-from agent.app.statedir import last_settings, node_allocatable, recovery_report, unplaced_pods
+from agent.app.statedir import state_file
 from agent.errors import CheckpointUnwritableError
 from agent.host import cpu_files
 from agent.host.checkpoint import Checkpoint
 
-BESIDE = (node_allocatable.FILE, unplaced_pods.FILE, recovery_report.FILE, last_settings.FILE)
-"""Names of the files beside the ledger."""
+BESIDE = (state_file.FILE, *state_file.EARLIER)
+"""Names of the files beside the ledger, those of earlier versions too."""
 
 
 def forget(store: Checkpoint) -> None:

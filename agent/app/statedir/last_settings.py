@@ -7,26 +7,19 @@ its node down, and weeks may lie between both. Used by `agent.app.setup`.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
-from collections.abc import Mapping
 from pathlib import Path
 
-from agent.app.statedir import json_file
+from agent.app.statedir import state_file
 from agent.errors import SettingsError
-from agent.host.settings_file import LARGEST
+from agent.model.fields import mapping_of
 from agent.observe.logs import LOG
 from agent.settings import Settings, parse
-
-FILE = "settings.json"
-VERSION = 1
 
 
 def save(state: Path, settings: Settings) -> None:
     """Remember settings that are in force; where they cannot be saved, that is told, and those before stay."""
-    body = settings.shown()
     try:
-        json_file.keep(state / FILE, {"numalign": VERSION, "sha256": _sum(body), "settings": body})
+        state_file.keep(state, settings=settings.shown())
     except OSError as error:
         LOG.warning("the settings are not remembered for a start with a wrong file: %s", error)
 
@@ -34,12 +27,7 @@ def save(state: Path, settings: Settings) -> None:
 def load(state: Path) -> Settings | None:
     """What was remembered; None where there is nothing, or nothing that can be trusted."""
     # whatever is wrong with it, the start says what is wrong with the configuration file
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError, SettingsError):  # see above
-        found = json_file.read(state / FILE, 4 * LARGEST)
-        if found["numalign"] == VERSION and found["sha256"] == _sum(found["settings"]):
-            return parse(found["settings"])[0]
+    with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError, SettingsError):
+        found = mapping_of(state_file.raw(state, "settings"))
+        return parse(found)[0] if found else None
     return None
-
-
-def _sum(body: Mapping[str, object]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

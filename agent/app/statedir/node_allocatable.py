@@ -1,19 +1,18 @@
 """What the kubelet keeps from pods, as the Node told it: remembered beside the ledger, and told to people.
 
 A start without the API must reserve the same CPUs as the one before, or grants would be judged by other rules; so
-what the Node said last is kept in a small file of the state folder. It is no part of the ledger: where it is lost,
+what the Node said last is kept in the state file. It is no part of the ledger: where it is lost,
 the settings' own reservations count (one core where there are none, safety.md S14) until the Node is read again.
 Used by `agent.app.cluster.remembered_node` and `numalign state`.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agent.app.statedir import json_file as small_files
+from agent.app.statedir import state_file
 from agent.core.admission.node import Node
 from agent.core.cgroups.desired import own_of
 from agent.model.ledger import Ledger
@@ -21,10 +20,7 @@ from agent.model.quantity import show_bytes, units
 from agent.settings import Settings
 from agent.settings.from_node import derives_cpus, derives_memory
 
-FILE = "node.json"
-_LARGEST = 65536
 _SENTENCE = 300
-_VERSION = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,34 +47,13 @@ class NodeAllocatable:
 
 
 def load(state: Path) -> NodeAllocatable:
-    """What was remembered; an empty one where nothing readable is."""
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # the Node tells it again
-        found = small_files.read(state / FILE, _LARGEST)
-        cpu, memory = found["cpuMilli"], found["memoryBytes"]
-        if all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in (cpu, memory)):
-            resources = frozenset(str(each) for each in found.get("resources", ()))
-            writers = tuple(str(each)[:_SENTENCE] for each in found.get("writers", ()))
-            observe = str(found.get("observeOnly", ""))[:60]
-            return NodeAllocatable(
-                cpu, memory, known=True, observe_only=observe, resources=resources, writers=writers,
-                kubelet=str(found.get("kubelet", ""))[:_VERSION],
-            )  # fmt: skip
-    return NodeAllocatable()
+    """What was remembered; an empty one where nothing readable is: the Node tells it again."""
+    return state_file.part(state, "node", NodeAllocatable) or NodeAllocatable()
 
 
 def save(state: Path, kept: NodeAllocatable) -> None:
     """Remember; raises OSError."""
-    small_files.keep(
-        state / FILE,
-        {
-            "cpuMilli": kept.cpu_milli,
-            "memoryBytes": kept.memory,
-            "observeOnly": kept.observe_only,
-            "kubelet": kept.kubelet,
-            "resources": sorted(kept.resources),
-            "writers": [each[:_SENTENCE] for each in kept.writers],
-        },
-    )
+    state_file.keep(state, node=replace(kept, writers=tuple(each[:_SENTENCE] for each in kept.writers)))
 
 
 def sentences(settings: Settings, node: Node, kept: NodeAllocatable) -> Iterator[str]:

@@ -1,27 +1,22 @@
 """What a start made of checkpoint, cgroups and pods: told in the log, kept beside the ledger for `numalign state`.
 
-Written by `agent.app.service.begin` after every recovery
-(`agent.node.recover` has the rules). It is a report and no source: where the file is lost or unreadable, nothing
-depends on it.
+Written by `agent.app.service.begin` after every recovery (`agent.node.recover` has the rules). It is a report and
+no source: nothing depends on it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from agent.app.statedir import json_file as small_files
+from agent.app.statedir import state_file
 from agent.node.recover import Recovered
 from agent.observe.logs import LOG
 
-FILE = "recovery.json"
-VERSION = 1
 Since = Callable[[str], float | None]
 """About when a cgroup was made, by its path."""
-_LARGEST = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +75,7 @@ def tell(
         quarantined=quarantined, saved=found.saved, standing=tuple(text for sandbox, text in stood if not sandbox),
     )  # fmt: skip
     try:
-        small_files.keep(state / FILE, {"version": VERSION, **asdict(report)})
+        state_file.keep(state, start=report)
     except OSError as error:
         LOG.warning("the report of this start is not kept: %s", error)
     return report
@@ -92,18 +87,7 @@ def _shown(since: float | None) -> str:
 
 def load(state: Path) -> RecoveryReport | None:
     """The report of the last start; None where there is none, or none that this version reads."""
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):  # only people read it
-        body = small_files.read(state / FILE, _LARGEST)
-        if body.pop("version") == VERSION:
-            lists = {key: tuple(map(str, body[key])) for key in ("kept", "adopted", "left", "unknown", "dropped")}
-            return RecoveryReport(
-                at=float(body["at"]),
-                quarantined=str(body["quarantined"]),
-                saved=bool(body["saved"]),
-                standing=tuple(map(str, body.get("standing", ()))),
-                **lists,
-            )
-    return None
+    return state_file.part(state, "start", RecoveryReport)
 
 
 def sentences(report: RecoveryReport) -> Iterator[str]:
