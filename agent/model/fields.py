@@ -1,6 +1,6 @@
 """Field: one value of an untrusted document and the path to it, so that every error names where it is.
 
-Used by `agent.model.podspec` (manifests, API objects), `agent.model.ledgerjson` and `podjson` (what is saved). Each
+Used by `agent.model.podspec` (manifests, API objects) and `agent.model.valuejson` (what is saved or published). Each
 reader checks the type and returns the plain value, or raises the fault that the document's reader chose, with the
 path and what was expected.
 
@@ -12,8 +12,7 @@ from __future__ import annotations
 import calendar
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import StrEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from agent.errors import MalformedError
 
@@ -22,9 +21,6 @@ SHOWN = 60
 LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 """A DNS label: the name of a container or of a namespace."""
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(\.\d{1,9})?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII)
-
-
-E = TypeVar("E", bound=StrEnum)
 
 
 def show(value: object) -> str:
@@ -124,16 +120,6 @@ class Field(NamedTuple):
                 raise self.wrong(f"has the key {show(key)}; quote it, keys are texts")
         return self.value
 
-    def only(self, *names: str) -> None:
-        """Exactly these members are there, or the fault that names the first that is missing or unknown."""
-        found = self.mapping()
-        for name in names:
-            if name not in found:
-                raise self.at(None, f".{name}").wrong("is missing")
-        for name in sorted(found):
-            if name not in names:
-                raise self.wrong(f"has the unknown field {show(name)}")
-
     def members(self, limit: int) -> Iterator[tuple[str, Field]]:
         """The members of this mapping by name, none when it is absent; more than `limit` are refused."""
         found = self.mapping() if self else {}
@@ -159,13 +145,6 @@ class Field(NamedTuple):
         if len(self.value) > limit:
             raise self.wrong(f"has {len(self.value)} characters, more than {limit}")
         return self.value
-
-    def one_of(self, kind: type[E]) -> E:
-        """The member of an enumeration that this must name."""
-        try:
-            return kind(self.text())
-        except ValueError:  # also a MalformedError of text(): the sentence below says more
-            raise self.wrong(f"{show(self.value)} is not one of {', '.join(kind)}") from None
 
     def integer(self, low: int, high: int) -> int:
         """The whole number within the bounds that this must be."""

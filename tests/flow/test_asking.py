@@ -227,7 +227,7 @@ def test_who_is_outside_is_kept_only_when_it_changed(left: Left, tmp_path: Path)
     for part in parts:
         state_file.keep(state, unplaced=part)
         assert unplaced.load(state) == unplaced.Unplaced()
-    (tmp_path / state_file.FILE).write_bytes(sealed({"unplaced": {"pods": {}}}, 99, dict))
+    (tmp_path / state_file.FILE).write_bytes(sealed({"unplaced": {"pods": {}}}, 99, repr))
     assert unplaced.load(state) == unplaced.Unplaced()
     kept = unplaced.load(left.folder / "state").pods
     assert sorted(each.pod.key for each in kept.values()) == ["kube-system/dns", "shop/checkout"]

@@ -38,9 +38,8 @@ def restarted(kept: Kept, folder: Path, *, version: int, api: bool) -> World:
     kept.tree(folder / "cgroup")
     shutil.copy(kept.checkpoint, folder / "checkpoint.json")
     if version == VERSION:
-        saved = Checkpoint(kept.checkpoint).load()
-        assert saved is not None
-        body = {name: getattr(saved, name) for name in Saved.__slots__}
+        found = Checkpoint(kept.checkpoint).load()
+        body = {name: getattr(found, name) for name in Saved.__slots__}
         later = sealed(body, VERSION, partial(encoded, version=VERSION))
         (folder / "checkpoint.json").write_bytes(later)
     pods = [pod_from(body) for body in kept.pods] if api else []
