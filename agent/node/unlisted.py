@@ -53,7 +53,8 @@ def keep(node: Node, ledger: Ledger, observed: Observed, there: Collection[str])
     ):
         containers = [*(one for one in pods[uid] if one.container_id in ledger.cpus.assigned.get(uid, {})), each]
         found = _with(node, ledger, uid, containers, parts)
-        if found is not None and (found.cpus.shared or (pool and each.cpus.isdisjoint(pool))):
+        own = each.cpus - parts.get(each.container_id, CpuSet())
+        if found is not None and (found.cpus.shared or (pool and own.isdisjoint(pool))):
             ledger = found
             cpus = ", ".join(str(one.cpus) for one in containers)
             told[uid] = (
