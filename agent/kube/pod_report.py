@@ -3,8 +3,8 @@
 numalign.io/assignment    JSON: per container cpus, sharedCpus (of a mixed one), mems, devices, claims, aligned, why;
                           policy, scope, what was asked for; of a refused pod its reason, why, and the cause; under
                           "hints" the devices that the container cannot open, and why; under "unenforced" why the
-                          kernel does not have (all of) it, where that is so;
-                          under "pcie" how near its devices are to each other, where the settings ask for it
+                          kernel does not have (all of) it, where that is so; under "pcie" how near its devices are
+                          to each other, where the settings ask for it
 numalign.io/cpus          the exclusive CPUs of the whole pod, for `kubectl get -o custom-columns`
 numalign.io/numa-nodes    the NUMA nodes that they and the bound memory lie on
 numalign.io/failed        the uid of a pod that we ended (`fail`), written with its deadline (`publisher`)
