@@ -166,6 +166,7 @@ def test_a_pod_without_a_place_in_line_is_let_in_when_the_holder_leaves(told: To
 
 def test_a_pod_without_a_place_in_line_is_ended_when_the_holder_stands_still(told: Told, clock: Clock) -> None:
     """As under fail, once; the pods that have a place go on waiting."""
+    told.world.engine.changed(told.world.engine.node, Switches(most_waiting=2))
     come(told, *(second("wait", cpu="2", created=number) for number in (2, 3, 4)))
     for _ in range(2):
         assert not acts(told, "job-4")
@@ -329,13 +330,13 @@ def test_the_last_word_is_of_its_decision(told: Told, clock: Clock, wish: str) -
     """The pod is ended for a holder that stands: it goes on saying what was so, also when the holder has gone."""
     told.world.engine.changed(told.world.engine.node, Switches(most_waiting=1))
     come(told, second("wait", cpu="2"), second(wish, created=3))
-    assert told.api.condition("job-3")["message"].endswith(f": {STANDS}")
+    assert told.api.condition("job-3")["message"].endswith(f"; {STANDS}")
     clock.now += LEAVES_WITHIN
     told.world.engine.reconcile()
     told.settled()
     assert acts(told, "job-3")
     said = told.api.condition("job-3")["message"]
-    assert f": as of this decision: {STANDS}" in said
+    assert f"; as of this decision: {STANDS}" in said
     process_ends(told, "job-1")
     told.world.engine.reconcile()
     told.settled()
@@ -349,13 +350,13 @@ def test_s11_a_pod_that_waited_too_long_is_told_of_its_last_decision(told: Told,
     told.world.engine.reconcile()
     told.settled()
     assert "it waited 1000 s" in told.api.condition("job-2")["message"]
-    assert told.api.condition("job-2")["message"].endswith(f": as of this decision: {STANDS}")
+    assert told.api.condition("job-2")["message"].endswith(f"; as of this decision: {STANDS}")
 
 
 def test_a_pod_that_starts_on_the_shared_pool_keeps_a_word_that_stays_true(told: Told) -> None:
     """From its first container on it is not decided again: the holder is named as of then, here and in the ledger."""
     come(told, second("run"))
-    assert told.api.condition("job-2")["message"].endswith(f": {STANDS}")
+    assert told.api.condition("job-2")["message"].endswith(f"; {STANDS}")
     told.world.pods["job-2"] = told.world.engine.pods["job-2"].pod
     told.world.start("job-2")
     for _ in range(2):
@@ -363,9 +364,9 @@ def test_a_pod_that_starts_on_the_shared_pool_keeps_a_word_that_stays_true(told:
         told.settled()
     asked = len(told.api.requests)
     process_ends(told, "job-1")
-    assert told.api.condition("job-2")["message"].endswith(f": as of this decision: {STANDS}")
+    assert told.api.condition("job-2")["message"].endswith(f"; as of this decision: {STANDS}")
     assert len(told.api.requests) == asked
-    assert told.world.engine.ledger.pods["job-2"].why[""].endswith(f": as of this decision: {STANDS}")
+    assert told.world.engine.ledger.pods["job-2"].why[""].endswith(f"; as of this decision: {STANDS}")
 
 
 def test_many_refused_pods_have_their_turns(tmp_path: Path) -> None:
