@@ -15,6 +15,7 @@ from agent.host.nri.decisions import EngineDecisions
 from agent.host.nri.driver import NriDriver
 from agent.host.nri.values import Sandbox
 from agent.kube.watch.intake import Intake
+from agent.model.outcome import with_details
 from agent.model.podspec import pod_from
 from agent.model.rules import OnMisalignment
 from agent.node.tracked_pod import most_waiting
@@ -89,4 +90,5 @@ class Shared(World):
 
     def said(self, uid: str) -> str:
         """The last sentence on a pod."""
-        return next(each.message for each in reversed(self.queue.notices) if each.about.uid == uid)
+        last = next(each for each in reversed(self.queue.notices) if each.about.uid == uid)
+        return with_details(last.message, last.details)

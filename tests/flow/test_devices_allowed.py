@@ -14,6 +14,7 @@ import pytest
 from agent.app.cluster.topology_loop import devices_per_node
 from agent.app.setup import made
 from agent.app.statedir import node_allocatable as keeping
+from agent.app.statedir import state_file
 from agent.app.statedir.node_allocatable import NodeAllocatable
 from agent.core.devices.kubelet import Offered
 from agent.core.machines.synthetic import parse_synthetic
@@ -112,7 +113,8 @@ def test_what_the_node_advertises_is_remembered(tmp_path: Path) -> None:
     assert facts.resources == {NVME}
     keeping.save(tmp_path, NodeAllocatable(1, 2, known=True, resources=facts.resources))
     assert keeping.load(tmp_path).resources == {NVME}
-    (tmp_path / keeping.FILE).write_text('{"cpuMilli": 1, "memoryBytes": 2, "observeOnly": ""}', "utf-8")
+    (tmp_path / state_file.FILE).unlink()
+    (tmp_path / state_file.EARLIER[0]).write_text('{"cpuMilli": 1, "memoryBytes": 2, "observeOnly": ""}', "utf-8")
     assert keeping.load(tmp_path) == NodeAllocatable(1, 2, known=True)
 
 

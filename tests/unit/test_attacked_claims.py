@@ -11,11 +11,12 @@ from typing import Any, cast
 
 import pytest
 
-from agent.app.cluster import build, summary
+from agent.app.cluster import build
 from agent.app.cluster.claim_lookup import ClaimLookup
 from agent.app.cluster.summary import SummaryText
 from agent.app.service.edges import OFF, Sockets
 from agent.cli import run_cluster
+from agent.forecast import node_summary
 from agent.forecast.dry_run import DryRun
 from agent.host.podresources.client import PodResources
 from agent.kube.claims import MOST_PUBLISHED, published
@@ -40,7 +41,7 @@ def test_a_summary_that_cannot_be_made_costs_nothing_else(monkeypatch: pytest.Mo
         def fail(*_: object, **__: object) -> None:
             raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
 
-        broken.setattr(summary, "summarize", fail)
+        broken.setattr(node_summary, "summarize", fail)
         assert made.of(run.state, enforcing=True) == ""
     assert made.of(run.state, enforcing=True)
 

@@ -140,7 +140,7 @@ def test_who_waits_still_is_no_change_after_a_restart() -> None:
 
 def test_one_that_is_too_large_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node whose summary does not fit is left out, and whoever reads it learns why."""
-    monkeypatch.setattr("agent.app.cluster.summary.LARGEST", 10)
+    monkeypatch.setattr("agent.forecast.node_summary.LARGEST", 10)
     made, _ = maker()
     text = made.of(DryRun(managers_of(SMALL, {})).state, True)  # noqa: FBT003 - it enforces
     assert text.startswith(TOO_LARGE)
