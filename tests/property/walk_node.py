@@ -32,7 +32,7 @@ from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.pod import Qos
-from agent.model.rules import Policy
+from agent.model.rules import OnMisalignment, Policy
 from tests.flow.world import MemoryStore, World
 from tests.property.walk_judge import Cpus, Judge, Scene, Spot
 
@@ -543,6 +543,9 @@ class Node:
                 continue  # by settings, or on a machine, of before
             if len(waiting) > 1 or "final" in known.refusal.facts or known.exempt or not known.settings.pin:
                 continue  # one may stand in the way of another, and some are refused for good
+            wish = known.settings.on_misalignment or state.node.rules.on_misalignment
+            if wish is OnMisalignment.FAIL and "open" not in known.refusal.facts:
+                continue  # its deadline is written: the kubelet ends it, whatever is free by then
             asked = max(_milli(pod.body), pod.boxes[-1].cpu)
             inits = max((box.cpu for box in pod.boxes if box.init), default=0)
             whole = 0 if asked % 1000 or inits % 1000 else max(asked, inits) // 1000

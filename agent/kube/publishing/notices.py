@@ -45,13 +45,19 @@ class Notice:
         reason: one CamelCase word.
         message: one sentence.
         details: what follows it, with the numbers of the moment: other numbers alone are no other Event.
+        topic: what makes it another Event than one of before; the message where it is left out.
     """
 
     about: Regarding
     kind: str
     reason: str
-    message: str
+    message: str = field(compare=False)
     details: str = field(default="", compare=False)
+    topic: str = ""
+
+    def __post_init__(self) -> None:
+        """Fill in the topic."""
+        object.__setattr__(self, "topic", self.topic or self.message)
 
 
 def event_of(notice: Notice, node: str, stamp: str) -> dict[str, Any]:

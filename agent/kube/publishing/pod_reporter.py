@@ -226,9 +226,9 @@ class PodReporter:
         )
         self._tell(face, told)
         about = Regarding("Pod", face.namespace, face.name, face.api_uid)
-        # the numbers of a pod that waits follow each decision: other ones alone are no other Event
-        said = ("", told.text) if waits and UNSAVED not in refusal.facts else (refusal.message, refusal.details)
-        self._publisher.record(Notice(about, "Warning", refusal.reason.value, *said))
+        topic = "waits" if waits and UNSAVED not in refusal.facts else ""  # other numbers are no other Event
+        said = refusal.reason.value, refusal.message, refusal.details
+        self._publisher.record(Notice(about, "Warning", *said, topic))
         self._problems(face, settings.problems)
         if ends and instead:
             self._softened(face, wish)
