@@ -27,7 +27,7 @@ def save(state: Path, settings: Settings) -> None:
 def load(state: Path) -> Settings | None:
     """What was remembered; None where there is nothing, or nothing that can be trusted."""
     # whatever is wrong with it, the start says what is wrong with the configuration file
-    with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError, SettingsError):
+    with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError, SettingsError):  # see above
         found = mapping_of(state_file.raw(state, "settings"))
         return parse(found)[0] if found else None
     return None

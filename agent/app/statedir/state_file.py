@@ -52,7 +52,7 @@ def keep(state: Path, /, **parts: object) -> None:
 def part(state: Path, name: str, kind: type[T]) -> T | None:
     """A part as it was kept last; None where there is none, or none that this version reads."""
     found = raw(state, name)
-    with contextlib.suppress(MalformedError):
+    with contextlib.suppress(MalformedError):  # the agent writes it again
         return None if found is None else value_from_json(Field(found, name), kind, form=SAVED)
     return None
 
@@ -64,7 +64,7 @@ def raw(state: Path, name: str) -> object:
 
 def _parts(state: Path) -> Mapping[str, object]:
     found: Mapping[str, object] = {}
-    with contextlib.suppress(OSError, ValueError, RecursionError, CheckpointError):
+    with contextlib.suppress(OSError, ValueError, RecursionError, CheckpointError):  # as above
         path = state / FILE
         found = mapping_of(json.loads(opened(path, bounded.read(path, SIZE_LIMIT + 1, links=False), VERSION)))
     return {**found, **dict(_of_0_1_0(state))}
@@ -73,7 +73,7 @@ def _parts(state: Path) -> Mapping[str, object]:
 def _of_0_1_0(state: Path) -> Iterator[tuple[str, object]]:
     """What 0.1.0 remembered of the Node, where it wrote last: after an upgrade, and after a downgrade."""
     path, now = state / EARLIER[0], state / FILE
-    with contextlib.suppress(OSError, ValueError, RecursionError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):  # the Node tells it again
         if not now.exists() or path.stat().st_mtime_ns >= now.stat().st_mtime_ns:
             found = mapping_of(json.loads(bounded.read(path, _LARGEST, links=False)))
             names = {"cpuMilli": "cpu_milli", "memoryBytes": "memory", "observeOnly": "observe_only"}
