@@ -14,7 +14,7 @@ from unittest.mock import MagicMock, Mock
 import pytest
 
 from tests.lab import __main__ as command
-from tests.lab import builds, cells, green, outcomes, report, slices, whole
+from tests.lab import builds, cells, cluster, green, outcomes, report, slices, whole
 from tests.lab.broken import KINDS
 from tests.lab.cells import BOOT, BY_NAME, CELLS, MINUTES, building, of_turn
 from tests.lab.cluster import CELL, PLANS, plans
@@ -177,6 +177,7 @@ def test_without_time_for_any_cell_the_core_is_run(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(command, "_run", run)
     monkeypatch.setattr(green, "keep", kept.extend)
     monkeypatch.setattr(report, "LEFT_OUT", tmp_path / "left-out.json")
+    monkeypatch.setattr(cluster, "TIMES", tmp_path / "times.json")  # a lab that ran here, slowly, has another list
     monkeypatch.setattr(report, "RUN", tmp_path)
     monkeypatch.setenv(slices.CHOICE, "cell")
     monkeypatch.delenv(CELL, raising=False)
