@@ -67,6 +67,7 @@ class Span:
         moment: what it saw was in force at one moment, while the ledger stayed the same.
         sets: container id -> what was seen.
         ledger: as saved last; None before the first.
+        seconds: how long it lasted, until the next one was seen.
     """
 
     first: int
@@ -74,6 +75,7 @@ class Span:
     moment: bool
     sets: Mapping[str, Seen]
     ledger: Ledger | None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -94,14 +96,16 @@ def parsed(text: str) -> Sweeps:
     sets, ledger, spans = dict[str, Seen](), None, list[Span]()
     count = lines[-1]["sweep"] + 1
     fresh = [line for line in lines if line["changed"] or "ledger" in line or line is lines[0]]
-    ends = [line["sweep"] for line in fresh[1:]] + [count]
-    for line, end in zip(fresh, ends, strict=True):
+    ends = [(line["sweep"], line["at"]) for line in fresh[1:]] + [(count, lines[-1]["at"])]
+    for line, (end, until) in zip(fresh, ends, strict=True):
         for name, each in line["changed"].items():
             sets.pop(name, None)
             if each:
                 sets[name] = Seen(each["pod"], CpuSet.parse(each["cpus"]), each["kind"], each.get("strays", {}))
         ledger = _ledger(line.get("ledger")) or ledger
-        spans.append(Span(line["sweep"], end, line["whole"] and line["still"], dict(sets), ledger))
+        spans.append(
+            Span(line["sweep"], end, line["whole"] and line["still"], dict(sets), ledger, until - line["at"])
+        )
     longest = max(line["longest"] for line in lines)
     return Sweeps(tuple(spans), count, lines[-1]["at"] - lines[0]["at"], longest)
 
@@ -131,9 +135,12 @@ class Verdict:
         wrong: a sentence for each overlap and each thread that counts.
         apart: kind of APART -> overlaps.
         longest: kind of APART -> the most sweeps in a row that one lasted, but for those that were seen once.
+        stood: seconds of each time in a row in which a container that had its place, or a thread of one, might run
+            on CPUs that another one had for himself; whether that counts as wrong or was seen once.
     """
 
     wrong: list[str] = field(default_factory=list)
+    stood: list[float] = field(default_factory=list, compare=False)
     apart: Counter[str] = field(default_factory=Counter)
     longest: dict[str, int] = field(default_factory=dict)
 
@@ -161,6 +168,7 @@ class _Judge:
         self._told: set[tuple[str, ...]] = set()
         self._excused: dict[tuple[str, str, str], int] = {}
         self._strays: dict[tuple[str, str], tuple[int, CpuSet]] = {}
+        self._standing = False
 
     def look(self, span: Span) -> None:
         """One span."""
@@ -187,11 +195,25 @@ class _Judge:
                 self._wrong(span, *pair, common, span.end - first)
             self._open[pair] = (first, counted)
         self._threads(span)
+        self._stand(span, overlaps=any(not kind for _, kind in found.values()))
 
     def end(self) -> None:
         """No sweep follows."""
         for pair in tuple(self._open):
             self._close(pair)
+
+    def _stand(self, span: Span, *, overlaps: bool) -> None:
+        """How long somebody might run on what is another one's."""
+        standing = overlaps or any(
+            CpuSet.parse(cpus) & CpuSet.union(mine for other, mine in self._pinned.items() if other != name)
+            for name, each in span.sets.items()
+            for cpus in (each.strays.values() if each.kind == APP and name in self._placed else ())
+        )
+        if standing and self._standing:
+            self.verdict.stood[-1] += span.seconds
+        elif standing:
+            self.verdict.stood.append(span.seconds)
+        self._standing = standing
 
     def _know(self, name: str, each: Seen, ledger: Ledger | None) -> None:
         """Where it belongs by the ledger, or belonged when it was put there."""

@@ -174,6 +174,17 @@ def test_a_thread_on_cpus_that_are_another_ones_counts_after_two_sweeps() -> Non
     assert "thread 77 of container a of default/a might run on CPUs 2-4" in said
 
 
+def test_the_time_on_cpus_that_are_another_ones_is_told() -> None:
+    """In seconds, once for each time in a row; a newcomer and a program that runc begins stand apart."""
+    wide, back = line(5, b="0-7"), line(7, b="0-1,4-7")
+    assert judge(START, wide, line(6, b2="0-7"), back).stood == pytest.approx([0.2])
+    assert judge(START, wide, back, line(20, b="0-2"), line(21, b="0-1")).stood == pytest.approx([0.2, 0.1])
+    odd = line(5, b="0-1,4-7")
+    odd["changed"]["b"]["strays"] = {"77": "2"}
+    assert judge(START, odd, back).stood == pytest.approx([0.2])
+    assert judge(START, line(5, b2="0-7"), line(6, b2=("0-7", INIT)), line(9, b2="0-1")).stood == []
+
+
 def test_a_damaged_ledger_changes_nothing_and_none_at_all_is_nobodys() -> None:
     """The checkpoint is broken on purpose in some tests: what was saved before goes on to count."""
     damaged = base64.b64encode(b"{}").decode()
