@@ -41,15 +41,20 @@ RUNTIMES: Mapping[str, tuple[str, ...]] = {"containerd": (), "crio": ("conmon",)
 OWN_RUNTIME = "containerd"
 CONTAINERDS: Mapping[str, str] = {OWN_RUNTIME: CONTAINERD, "containerd-2.3": "v2.3.7", "containerd-2.2": "v2.2.5"}
 """Runtimes that are containerd -> version: the lab's own, the LTS, the last of 2.2 that keeps refused sandboxes."""
-LINUX = {"6.1": "bookworm", "6.12": "trixie"}
-"""The guests' kernel, and the release of Debian that has it."""
+LINUX = {"6.1": "bookworm", "6.12": "trixie", "7": "trixie"}
+"""The guests' kernel, and the release of Debian whose guests have it."""
+KERNEL = "linux-image-cloud-amd64"
+"""Has NVMe and ext4 built in: no initrd is needed to boot it."""
+BACKPORTED = {"7": "trixie-backports"}
+"""Where a kernel comes from that is not its release's own: the newest one there; all else is the release's."""
+ARCHIVE = "http://deb.debian.org/debian"
 OWN_LINUX = "6.1"
 """Of the lab as it always is."""
 PACKAGES = (
     "systemd-sysv", "udev", "dbus", "kmod", "iproute2", "iptables", "procps", "runc", "containernetworking-plugins",
-    "python3", "ca-certificates", "linux-image-cloud-amd64",
+    "python3", "ca-certificates", KERNEL,
 )  # fmt: skip
-"""Of the guests. The cloud kernel has NVMe and ext4 built in: no initrd is needed to boot it."""
+"""Of the guests."""
 LEFT_OUT = ("doc", "man", "locale", "info")
 SIZE = "4G"
 """Of the guests' disk; the file is sparse."""
@@ -145,19 +150,27 @@ def crio_places() -> dict[str, Path]:
 
 def root_place(linux: str, runtime: str) -> Path:
     """Where the guests' file system is kept once it is made."""
-    return CACHE / f"root-{digest(LINUX[linux], *PACKAGES, *RUNTIMES[family(runtime)])}.tar"
+    return CACHE / f"root-{digest(LINUX[linux], *_packages(linux, runtime))}.tar"
+
+
+def _packages(linux: str, runtime: str) -> tuple[str, ...]:
+    """Of a guest's file system, as apt takes them: with a slash, of another suite than the release's own."""
+    later = {KERNEL: f"{KERNEL}/{BACKPORTED[linux]}"} if linux in BACKPORTED else {}
+    return tuple(later.get(each, each) for each in (*PACKAGES, *RUNTIMES[family(runtime)]))
 
 
 def root(linux: str = OWN_LINUX, runtime: str = OWN_RUNTIME) -> Path:
     """The guests' file system as Debian makes it, a tar; of the release that has this kernel."""
-    suite, packages = LINUX[linux], (*PACKAGES, *RUNTIMES[family(runtime)])
+    suite = LINUX[linux]
+    suites = (suite, BACKPORTED[linux]) if linux in BACKPORTED else ()
     target = root_place(linux, runtime)
     with making(target) as part:
         if part:
             options = [f"--dpkgopt=path-exclude=/usr/share/{each}/*" for each in LEFT_OUT]
             made = part.with_suffix(".tar")  # mmdebstrap takes the format from the name
-            include = f"--include={','.join(packages)}"
-            run("build", program("mmdebstrap"), "--variant=minbase", include, *options, suite, made)
+            include = f"--include={','.join(_packages(linux, runtime))}"
+            archives = [f"deb {ARCHIVE} {each} main" for each in suites]
+            run("build", program("mmdebstrap"), "--variant=minbase", include, *options, suite, made, *archives)
             made.rename(part)
     return target
 
@@ -174,11 +187,19 @@ def disk(linux: str = OWN_LINUX, runtime: str = OWN_RUNTIME) -> Disk:
             with tempfile.TemporaryDirectory(dir=CACHE) as folder:
                 top = Path(folder)
                 run("build", "tar", "--numeric-owner", "--xattrs", "-C", top, "-xf", system)
-                shutil.copyfile(next((top / "boot").glob("vmlinuz-*")), kernel)
+                shutil.copyfile(_kernel_of(top), kernel)
                 shutil.rmtree(top / "boot")
                 _furnish(top, {**programs, "kube": kube}, own)
                 _mke2fs(part, top, SIZE)
     return Disk(image, kernel)
+
+
+def _kernel_of(top: Path) -> Path:
+    """A file system's kernel: in /boot, or where its modules are, as newer packages have it."""
+    found = (*top.glob("boot/vmlinuz-*"), *top.glob("usr/lib/modules/*/vmlinuz"))
+    if not found:
+        raise LabError(f"Debian's {KERNEL} has no kernel in /boot nor with its modules")
+    return found[0]
 
 
 def folder_disk(name: str, size: str, fill: Callable[[Path], None]) -> Path:

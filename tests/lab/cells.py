@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.lab.builds import (
+    BACKPORTED,
     CONTAINERDS,
     CRIO,
     LINUX,
@@ -45,6 +46,8 @@ CELL_TESTS = (
 )
 """What each cell is asked: numalign's node and the node whose kubelet pins do the same, and the kernel shows it."""
 RELOAD = "tests/lab/test_reload.py"
+NARROWING, STANDING = "tests/lab/test_narrowing.py", "tests/lab/test_standing.py"
+"""The order of narrowing and creating, with each containerd; Linux 7, which takes an empty cpuset."""
 AFFINITIES = tuple(f"tests/lab/test_mixed.py::test_s6_{name}" for name in (
     "a_thread_keeps_its_affinity_while_others_come_and_go", "the_pool_is_shared_only_where_a_write_keeps_affinities",
 ))  # fmt: skip
@@ -89,7 +92,9 @@ class Cell:
     @property
     def tests(self) -> tuple[str, ...]:
         """What it is asked: a newer Linux comes with a newer systemd, too."""
-        return CELL_TESTS if self.linux == OWN_LINUX else (*CELL_TESTS, RELOAD, *AFFINITIES)
+        newer = () if self.linux == OWN_LINUX else (RELOAD, *AFFINITIES)
+        order = () if self.runtime in RUNTIMES else (NARROWING,)
+        return (*CELL_TESTS, *newer, *order, *((STANDING,) if self.linux in BACKPORTED else ()))
 
     def plans(self, standard: Mapping[str, Plan]) -> dict[str, Plan]:
         """The lab's nodes as this cell has them."""
@@ -98,7 +103,7 @@ class Cell:
 
 FACTORS: Mapping[str, tuple[int | str, ...]] = {
     "minor": tuple(RELEASES), "cgroups": (1, 2), "driver": ("systemd", "cgroupfs"),
-    "runtime": tuple(RUNTIMES), "linux": tuple(LINUX),
+    "runtime": tuple(RUNTIMES), "linux": tuple(each for each in LINUX if each not in BACKPORTED),
 }  # fmt: skip
 IMPOSSIBLE = {"cgroups": 1, "linux": "6.12"}
 """Debian builds its Linux 6.12 without the cpuset and memory controllers of v1."""
@@ -109,8 +114,8 @@ CELLS = (
     Cell(37, 2, "systemd"), Cell(37, 1, "systemd", "crio"), Cell(37, 2, "cgroupfs", linux="6.12"),
 )  # fmt: skip
 """Two of each minor cover all pairs but v2 with the older Linux. The lab's own system has the newest minor, too."""
-BESIDE = (Cell(37, 2, "systemd", "containerd-2.3"),)
-"""Further ones, which stand in no pair: containerd's LTS."""
+BESIDE = (Cell(37, 2, "systemd", "containerd-2.3"), Cell(37, 2, "systemd", linux="7"))
+"""Further ones, which stand in no pair: containerd's LTS, and Linux 7."""
 BY_NAME = {each.name: each for each in (*CELLS, *BESIDE)}
 PLANE = f"1.{kubelets.NEWEST}."
 """How the version of the control plane begins."""
@@ -233,13 +238,18 @@ are up to three minors older. Other tests compare the decisions of the kubelets 
 
 {table(known)}
 
-Each row runs {tested}. The rows of Linux 6.12 also run `{RELOAD}`:
+Each row runs {tested}. The rows of Linux 6.12 and 7 also run `{RELOAD}`:
 when systemd 257 reads its units again, it sets their cpusets again (systemd issue 40438). numalign must repair that.
 Two tests of `tests/lab/test_mixed.py` run there, too: since Linux 6.2 the kernel keeps the affinities of threads when
 it changes a cpuset.
 
-Debian 12 has Linux 6.1 and systemd 252. Debian 13 has Linux 6.12 and systemd 257. Debian builds its Linux 6.12
-without the cpuset and memory controllers of cgroups v1, so no row has both.
+The row of `containerd-2.3`, containerd's LTS, also runs `{NARROWING}`: other containers have left a container's CPUs
+before the runtime creates it. The row of Linux 7 also runs `{STANDING}`: a hundred pods come and go, and
+systemd writes the pool's properties, which empties its cpuset there. A program measures for how long a container may
+run on CPUs that belong to another one.
+
+Debian 12 has Linux 6.1 and systemd 252. Debian 13 has Linux 6.12 and systemd 257; its backports have Linux 7. Debian
+builds its Linux 6.12 without the cpuset and memory controllers of cgroups v1, so no row has both.
 
 The runtime `crio` is CRI-O {CRIO.removeprefix("v")} with runc and conmon of Debian. The lab builds it without
 seccomp, SELinux and AppArmor.

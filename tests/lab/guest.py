@@ -22,15 +22,16 @@ from tests.lab.shapes import MACHINES, Machine
 SERVER, KUBELET = 7000, 10250
 ATTEMPTS, BOOT, STILL = 3, 300.0, 150.0
 """Seconds until a guest must answer; seconds without a word on its console after which it is started again."""
-THREAD = os.environ.get("NUMALIGN_LAB_TCG", "multi")
-"""multi: a thread per emulated processor; now and then one stands still (see `watch`). single: never, and slower."""
-COMMON = (
-    "-accel", f"tcg,thread={THREAD}", "-nodefaults", "-no-user-config", "-display", "none", "-rtc", "base=utc",
-)  # fmt: skip
+THREAD = os.environ.get("NUMALIGN_LAB_TCG")
+"""multi: a thread per emulated processor; now and then one stands still (see `watch`). single: never, and slower.
+
+Without it Linux 7 gets one thread, since with many QEMU 7.2 ends it within seconds, and any other kernel many.
+"""
+COMMON = ("-nodefaults", "-no-user-config", "-display", "none", "-rtc", "base=utc")
 APPEND = (
     "console=ttyS0 root=/dev/nvme0n1 rw no_timer_check mitigations=off net.ifnames=0 quiet panic=-1 "
     # A late answer is no sign of a bad clock here, nor of a processor that hangs; no code is patched every 100 ms.
-    "tsc=reliable nowatchdog kfence.sample_interval=0 "
+    "tsc=reliable nowatchdog kfence.sample_interval=0 systemd.default_device_timeout_sec=900 "
     # Go programs would start a thread per emulated processor, and the host has two.
     "systemd.setenv=GOMAXPROCS=2"
 )
@@ -196,6 +197,7 @@ class Guest:
 
     def _command(self, machine: Machine) -> list[str | Path]:
         reach, folder = self.reach, self.folder
+        thread = THREAD or ("single" if reach.linux in builds.BACKPORTED else "multi")
         net = f"net=10.0.{reach.number}.0/24,host={reach.host},dhcpstart={reach.address}"
         tty = f"socket,id=tty,path={folder / 'console.sock'},server=on,wait=off,logfile={folder / 'console.log'}"
         ports = f"hostfwd=tcp:127.0.0.1:{reach.server}-:{SERVER},hostfwd=tcp:127.0.0.1:{reach.kubelet}-:{KUBELET}"
@@ -204,7 +206,7 @@ class Guest:
             f"lab.token={reach.token} {machine.append}"
         )
         return [
-            program("qemu-system-x86_64"), *COMMON, *machine.arguments,
+            program("qemu-system-x86_64"), "-accel", f"tcg,thread={thread}", *COMMON, *machine.arguments,
             "-kernel", reach.disk.kernel, "-append", words.strip(),
             "-device", "nvme,id=nvme,serial=lab,bus=pcie.0", *_disk(folder, "disk", 1), *_disk(folder, "images", 2),
             "-netdev", f"user,id=net,{net},{ports}",

@@ -64,6 +64,8 @@ FAR = Machine(
 )  # fmt: skip
 """A node that has memory and no CPUs."""
 CACHES = _even("caches", "sockets=1,dies=4,cores=2,threads=2", cpus=16, sizes=(2048,))
+HALF = _even("half", "sockets=2,cores=2,threads=2", cpus=8, sizes=[1536] * 2, near=1)
+"""For a kernel that QEMU must emulate by one thread, and for a machine that has other things to do."""
 WIDE = _even("wide", "sockets=2,dies=2,cores=4,threads=2", cpus=32, sizes=[1024] * 4)
 TWO = _even("two", "sockets=2,cores=4,threads=2", cpus=16, sizes=[1024] * 2, near=1)
 EIGHT_DIES = _even("eight-dies", "sockets=2,dies=4,cores=1,threads=2", cpus=16, sizes=[1024] * 8, near=4)
@@ -71,5 +73,6 @@ EIGHT_DIES = _even("eight-dies", "sockets=2,dies=4,cores=1,threads=2", cpus=16, 
 SWITCHES = Machine("switches", 4, 2, switches(1024, CPU))
 """It is recorded, too, with less memory: what is on it is told there."""
 MACHINES = {
-    machine.name: machine for machine in (STANDARD, EIGHT, SIXTEEN, FAR, CACHES, WIDE, TWO, EIGHT_DIES, SWITCHES)
+    machine.name: machine
+    for machine in (STANDARD, EIGHT, SIXTEEN, FAR, CACHES, WIDE, TWO, EIGHT_DIES, SWITCHES, HALF)
 }

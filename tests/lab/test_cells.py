@@ -60,13 +60,25 @@ def test_the_newer_linux_is_asked_what_its_systemd_does(tmp_path: Path, monkeypa
     made = list[object]()
 
     def run(_log: str, *words: str | Path) -> None:
-        made.append(words[-2])
-        Path(words[-1]).touch()
+        (at,) = (place for place, each in enumerate(words) if isinstance(each, Path))
+        made.append((words[at - 1], "backports" in " ".join(map(str, words[at + 1 :]))))
+        Path(words[at]).touch()
 
     monkeypatch.setattr(builds, "program", lambda name: name)
     monkeypatch.setattr(builds, "run", run)
     roots = [builds.root(linux, runtime) for linux in builds.LINUX for runtime in builds.RUNTIMES]
-    assert (len(set(roots)), made) == (4, ["bookworm", "bookworm", "trixie", "trixie"])
+    assert len(set(roots)) == 6
+    assert made == [*[("bookworm", False)] * 2, *[("trixie", False)] * 2, *[("trixie", True)] * 2]
+
+
+def test_a_kernel_is_found_where_its_package_has_it(tmp_path: Path) -> None:
+    """In /boot, or with its modules; without one the error names the package."""
+    with pytest.raises(LabError, match="linux-image-cloud-amd64 has no kernel"):
+        builds._kernel_of(tmp_path)
+    for place in ("usr/lib/modules/7.3.4/vmlinuz", "boot/vmlinuz-6.12.1"):
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).touch()
+        assert builds._kernel_of(tmp_path) == tmp_path / place
 
 
 def test_a_kubelet_is_told_nothing_that_stops_its_start() -> None:
