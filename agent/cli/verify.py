@@ -35,8 +35,8 @@ def command(*, where: Locations, drift_only: bool, output: str) -> None:
     \b
     Causes: drift-foreign  another program wrote another set
             drift-reset    systemd or the runtime put its own value back
-            drift-emptied  its set is empty; no process is in it
-            drift-undone   its set is empty while processes are in it
+            drift-emptied  its set is empty; no process may use more by that
+            drift-undone   its set is empty; processes may use what is not theirs
             drift-parent   the parent has less than the cgroup asks for
             drift-offline  a CPU or a node went away
             quota          a CFS quota came back (resize, daemon-reload)

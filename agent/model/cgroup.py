@@ -80,7 +80,7 @@ class Cause(StrEnum):
     RELEASE = "release"
     DRIFT_FOREIGN = "drift-foreign"  # someone wrote another set
     DRIFT_RESET = "drift-reset"  # systemd or the runtime put its own value back
-    DRIFT_EMPTIED = "drift-emptied"  # emptied while no process is in it: no fault
+    DRIFT_EMPTIED = "drift-emptied"  # emptied, and no process may use more by that: no fault
     DRIFT_UNDONE = "drift-undone"  # emptied while processes are in it: from Linux 7.0 on, a breach (safety rule S6)
     DRIFT_PARENT = "drift-parent"  # the parent shrank it: effective differs from what is asked for
     DRIFT_OFFLINE = "drift-offline"  # a CPU or node went away

@@ -97,7 +97,7 @@ SPECS: tuple[Spec, ...] = (
     Spec("numalign_releases_total", "counter", "Pods whose grants numalign released."),
     Spec("numalign_writes_total", "counter",
          "Writes to cgroup files. The causes drift-* are repairs. drift-emptied is no fault: systemd emptied a slice "
-         "that holds nothing. drift-undone is a breach: it emptied one with processes in it. Results: ok, vanished "
+         "and no process may use more by that. drift-undone is a breach: some may. Results: ok, vanished "
          "(the container ended), hangs, occupied, forbidden, or the kernel's error.",
          ("file", "cause", "result"), _REPAIRS),
     Spec("numalign_problems_total", "counter", "Faults that are no pod's doing.", ("what",)),

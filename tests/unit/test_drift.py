@@ -63,13 +63,23 @@ def test_another_writer(version: int) -> None:
     assert {(write.path, write.cause) for write in writes} == {(MAIN, Cause.DRIFT_FOREIGN)}
 
 
-@pytest.mark.parametrize(("populated", "cause"), [(False, Cause.DRIFT_EMPTIED), (True, Cause.DRIFT_UNDONE)])
-def test_systemd_emptied_it(*, populated: bool, cause: Cause) -> None:
-    """V2, daemon-reload: no fault without processes; with some, which Linux 7 takes, a cause of its own."""
+@pytest.mark.parametrize(
+    ("populated", "effective", "cause"),
+    [
+        (False, "0-7", Cause.DRIFT_EMPTIED), (True, "0-7", Cause.DRIFT_UNDONE), (True, "own", Cause.DRIFT_EMPTIED),
+    ],
+)  # fmt: skip
+def test_systemd_emptied_it(*, populated: bool, effective: str, cause: Cause) -> None:
+    """V2, daemon-reload: no fault without processes; with some, which Linux 7 takes, a cause of its own.
+
+    It is no fault either where they may use nothing but what is their own, as in a pod's slice that may use all CPUs.
+    """
     world, last = enforced(2)
     world.kernel.store.put(MAIN, "cpuset.cpus", "")
     cgroup = next(each for each in world.observe().cgroups if each.path == MAIN)
-    assert classify(CPUS, OWN, last, replace(cgroup, populated=populated), None, MACHINE) is cause
+    cpus = OWN if effective == "own" else CpuSet.parse(effective)
+    seen = replace(cgroup, populated=populated, effective_cpus=cpus)
+    assert classify(CPUS, OWN, last, seen, None, MACHINE) is cause
 
 
 def test_s6_processes_on_cpus_of_another_pod_are_seen_whatever_the_cause() -> None:

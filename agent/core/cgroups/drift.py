@@ -57,7 +57,8 @@ def classify(
     2. It was not this agent's writing before: no drift, the plan will write it.
     3. What is missing went offline (v1 takes it out of the set itself: cgroup-v1/cpusets, "hotplug").
     4. It is empty: systemd does that to a slice without processes on every kernel. From Linux 7.0 on it succeeds with
-       processes in it, too, and these may use other containers' CPUs.
+       processes in it, too, and these may use other containers' CPUs. Where all that its processes may use by that
+       is its own, it is no breach: so with the slice of a pod that got its first process since it was emptied.
        It is all that the parent has, or what an old runc made of it: systemd's or the runtime's own value is back
        (daemon-reload, a unit's property, an update without a set; https://github.com/systemd/systemd/issues/40438,
        `agent.core.cgroups.byte_order`).
@@ -65,6 +66,7 @@ def classify(
     6. Anything else is another writer.
     """
     asked, effective = _sets(cgroup, file)
+    beyond = effective.bits & ~target.bits
     online: IdSet = machine.online if file == CPUS else machine.node_set
     if asked.bits == target.bits:  # 1
         lacking = target.bits & ~effective.bits
@@ -75,7 +77,7 @@ def classify(
         return None
     above = _sets(parent, file)[1] if parent else IdSet()
     if not asked:
-        return Cause.DRIFT_UNDONE if cgroup.populated else Cause.DRIFT_EMPTIED
+        return Cause.DRIFT_UNDONE if cgroup.populated and beyond else Cause.DRIFT_EMPTIED
     return _culprit(asked, target, above, online)
 
 
