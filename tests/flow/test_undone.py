@@ -87,7 +87,7 @@ def test_without_processes_it_is_no_fault(tmp_path: Path, caplog: pytest.LogCapt
 
 
 def test_a_pods_slice_that_may_use_all_cpus_is_no_breach(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """systemd empties the slice of a pod that starts, on every kernel, a moment before its first process comes.
+    """The slice of a pod that starts is emptied by systemd, on every kernel, a moment before its first process comes.
 
     Empty or not, its processes may use the same CPUs: repaired, and neither warned of nor counted as a breach.
     """
