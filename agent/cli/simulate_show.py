@@ -20,6 +20,7 @@ from agent.app.simulate.simulate import Outcome, Prepared
 from agent.cli.grid import GLUE, Below, Cell, TextGrid
 from agent.cli.output import many
 from agent.cli.show import PIPE_WIDTH, counted, sentences, size
+from agent.core.explain.grants import holdings_of
 from agent.forecast.simulation import Fate, Result
 from agent.model.idset import CpuSet, NodeSet
 from agent.node.standing import PodState
@@ -223,10 +224,9 @@ def _held(result: Result, fate: Fate) -> tuple[str, str]:
     if fate.site is None or fate.record is None:
         return "-", "-"
     dry_run = result.nodes[fate.site]
-    grants = [dry_run.ledger.grant(fate.record.pod.uid, each.name) for each in fate.record.pod.containers]
-    cpus = CpuSet.union(grant.cpus for grant in grants if grant.cpus)
-    nodes = NodeSet.union(grant.mems for grant in grants if grant.mems) | dry_run.node.seen.nodes_of(cpus)
-    return counted(cpus) if cpus else "shared", str(nodes) or "-"
+    found = holdings_of(dry_run.node, dry_run.ledger, fate.record.pod)
+    cpus = CpuSet.union(got.cpus for got in found if got.cpus)
+    return counted(cpus) if cpus else "shared", str(NodeSet.union(got.nodes for got in found)) or "-"
 
 
 def why(fate: Fate, sites: int) -> str:

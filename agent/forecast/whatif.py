@@ -186,11 +186,10 @@ def _nodes(node: Node, ledger: Ledger, pod: Pod) -> NodeSet:
     return NodeSet.union(got.nodes for got in holdings_of(node, ledger, pod))
 
 
-def _aligned(node: Node, ledger: Ledger, pod: Pod) -> bool | None:
+def _aligned(ledger: Ledger, pod: Pod) -> bool | None:
     """Whether all that it holds lies as its policy wants; None where it holds nothing."""
     good = ledger.pods[pod.uid].is_aligned
-    holds = any(got.cpus or got.nodes or got.devices for got in holdings_of(node, ledger, pod))
-    return good if holds or not good else None
+    return good if ledger.holds(pod.uid) or not good else None
 
 
 def _left(node: Node, ledger: Ledger) -> dict[str, int]:
@@ -206,7 +205,7 @@ def _forecast(question: WhatIf, ledger: Ledger, pod: Pod) -> tuple[PodForecast, 
     now = gives(question.now, question.ledger, pod) if record is not None else {}
     line = PodForecast(
         pod.key, pod.uid, Difference.SAME, now, nodes_now=_nodes(question.now, question.ledger, pod),
-        aligned_now=None if refused else _aligned(question.now, question.ledger, pod),
+        aligned_now=None if refused else _aligned(question.ledger, pod),
     )  # fmt: skip
     undecided = record is not None and not record.affinity and not refused
     why = question.exempt(pod) or ("" if settings.pin else "its annotation numalign.io/pin is false")
@@ -222,7 +221,7 @@ def _forecast(question: WhatIf, ledger: Ledger, pod: Pod) -> tuple[PodForecast, 
         told = explain(then, ledger, pod, settings=settings, standing=standing, search=False)
         change = Difference.STILL_REFUSED if refused else Difference.REFUSED
         return replace(line, change=change, why=bare_reason(told)), ledger
-    after, aligned = outcome.ledger, _aligned(then, outcome.ledger, pod)
+    after, aligned = outcome.ledger, _aligned(outcome.ledger, pod)
     line = replace(
         line, then=gives(then, after, pod), nodes_then=_nodes(then, after, pod), aligned_then=aligned,
         note="; ".join(each.text for each in remarks(then, pod, given)),

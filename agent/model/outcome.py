@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class UnmetRequest:
     """One thing that a refused pod asks for, and that keeps it out.
 
     Attributes:
@@ -59,7 +59,7 @@ class Lack:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class RefusalCause:
     """What is in a refused pod's way. It is made once, when the pod is refused (`agent.core.explain.cause`).
 
     Attributes:
@@ -69,7 +69,7 @@ class Cause:
     """
 
     text: str = ""
-    lacks: tuple[Lack, ...] = ()
+    lacks: tuple[UnmetRequest, ...] = ()
     never: bool = False
 
 
@@ -89,7 +89,7 @@ class Refusal:
     message: str
     container: str = ""
     facts: Mapping[str, object] = field(default_factory=dict)
-    cause: Cause = Cause()
+    cause: RefusalCause = RefusalCause()
 
     @property
     def holder(self) -> str:

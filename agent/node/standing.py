@@ -45,7 +45,7 @@ class PodState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StandingPod:
     """One pod.
 
     Attributes:
@@ -73,14 +73,14 @@ class Standing:
         return holdings_of(self.node, self.ledger, self.pod)
 
 
-def standing_of(state: State, uid: str) -> Standing | None:
+def standing_of(state: State, uid: str) -> StandingPod | None:
     """The standing of a pod in a state; None for a pod that is not known."""
     return standing_in(state.shown, state.node, state.pods, uid, state.unenforced.get(uid, IN_FORCE))
 
 
 def standing_in(
     ledger: Ledger, node: Node | None, pods: Mapping[str, TrackedPod], uid: str, unenforced: Unenforced = IN_FORCE
-) -> Standing | None:
+) -> StandingPod | None:
     """The same of the parts of a state, as they are saved.
 
     Args:
@@ -97,7 +97,7 @@ def standing_in(
     state, why = _state(ledger, node, known, record, uid)
     if unenforced and state in (PodState.ALIGNED, PodState.NOT_ALIGNED, PodState.SHARED):
         state, why = PodState.NOT_ENFORCED, not_in_force(unenforced)
-    return Standing(pod, state, why, record, known, unenforced, ledger, node)
+    return StandingPod(pod, state, why, record, known, unenforced, ledger, node)
 
 
 def _state(

@@ -13,7 +13,7 @@ import pytest
 from agent.app.page.views import view_of
 from agent.core.explain import cause
 from agent.kube.pod_report import carried, patch
-from agent.model.outcome import Cause
+from agent.model.outcome import RefusalCause
 from agent.node import obstacle
 from tests.flow.told import telling
 from tests.flow.world import World, container, manifest
@@ -75,7 +75,7 @@ def test_other_numbers_alone_are_no_other_word(tmp_path: Path) -> None:
         known = told.world.engine.pods["p"]
         assert known.refusal is not None
         sent = len(told.api.requests)
-        other = replace(known.refusal, cause=Cause("it asks for 7 CPUs, and 1 is free"))
+        other = replace(known.refusal, cause=RefusalCause("it asks for 7 CPUs, and 1 is free"))
         told.reporter.refused(known.pod, other, known.settings)
         told.settled()
         assert len(told.api.requests) == sent

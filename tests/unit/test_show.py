@@ -20,7 +20,7 @@ from agent.core.request.annotations import PodSettings
 from agent.host.processes import Allowed
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
-from agent.model.outcome import Admitted, Cause, Reason, Refusal
+from agent.model.outcome import Admitted, Reason, Refusal, RefusalCause
 from agent.model.podspec import pod_from
 from agent.node.tracked_pod import TrackedPod
 from tests.flow.world import container, manifest
@@ -104,7 +104,7 @@ def test_words_for_the_commonest_refusal() -> None:
     """The kubelet's sentence says little; the cause is said instead, where it is known."""
     refusal = Refusal(Reason.TOPOLOGY, "Resources cannot ...", facts={"policy": "single-numa-node"})
     assert refusal.plain == "Resources cannot ..."
-    numbers = replace(refusal, cause=Cause("it asks for 5 CPUs, and 3 are free"))
+    numbers = replace(refusal, cause=RefusalCause("it asks for 5 CPUs, and 3 are free"))
     assert numbers.plain == "it asks for 5 CPUs, and 3 are free"
     assert numbers.text == "Resources cannot ...: it asks for 5 CPUs, and 3 are free"
     odd = Refusal(Reason.SMT, "SMT Alignment Error: ...", facts={"requested": 3, "cpus_per_core": 2})

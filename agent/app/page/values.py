@@ -23,7 +23,7 @@ from agent.host.cgroups.layout import place
 from agent.model.idset import NodeSet
 from agent.model.rules import Rules
 from agent.node.explaining import explained
-from agent.node.standing import PodState, Standing, standing_of
+from agent.node.standing import PodState, StandingPod, standing_of
 from agent.node.state import State
 from agent.observe.drawing.holders import Holder, holders
 from agent.observe.drawing.look import style_of
@@ -142,7 +142,7 @@ def pods_value(seen: PageInput) -> list[dict[str, Any]]:
     ]
 
 
-def _pod(seen: PageInput, stand: Standing, rows: list[Row], holder: Holder | None) -> dict[str, Any]:
+def _pod(seen: PageInput, stand: StandingPod, rows: list[Row], holder: Holder | None) -> dict[str, Any]:
     ledger, pod, record, known = stand.ledger, stand.pod, stand.record, stand.known
     state = WORDS[stand.state]
     return {

@@ -20,7 +20,7 @@ from agent.host.processes import Allowed
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger, by_node
 from agent.model.outcome import Refusal
-from agent.node.standing import Standing, standing_in
+from agent.node.standing import StandingPod, standing_in
 from agent.node.tracked_pod import TrackedPod
 
 Words = Mapping[tuple[str, str], Allowed]
@@ -97,7 +97,7 @@ def view_of(
     return NodeView(rows, ledger.cpus.shared, usage(ledger, node) if node else (), refused)
 
 
-def rows_of(stand: Standing, words: Words) -> Iterator[Row]:
+def rows_of(stand: StandingPod, words: Words) -> Iterator[Row]:
     """A row for each container of a pod."""
     pod, parts = stand.pod, parts_of(stand.ledger, stand.pod.uid)
     for container, got in zip(pod.containers, stand.holdings, strict=True):
@@ -111,7 +111,7 @@ def rows_of(stand: Standing, words: Words) -> Iterator[Row]:
         )  # fmt: skip
 
 
-def _state(stand: Standing, got: Holding, *, holds: bool) -> tuple[str, str]:
+def _state(stand: StandingPod, got: Holding, *, holds: bool) -> tuple[str, str]:
     """One container's state: its pod's, and its own where the pod holds something."""
     known = stand.known
     if known and known.exempt:

@@ -18,7 +18,7 @@ from agent.model.cgroup import Level
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.pod import Qos
-from agent.node.standing import PodState, Standing, standing_of
+from agent.node.standing import PodState, StandingPod, standing_of
 from agent.observe.metrics import Samples
 
 STATES = ("pinned", "shared", "refused", "exempt", "ended")
@@ -92,7 +92,7 @@ def _placed(ledger: Ledger) -> dict[str, int]:
     return found
 
 
-def _kept(stand: Standing) -> str:
+def _kept(stand: StandingPod) -> str:
     """The label of a pod that is in: whether it has CPUs of its own."""
     cpus = stand.ledger.cpus
     return "pinned" if stand.pod.uid in cpus.assigned or stand.pod.uid in cpus.pools else "shared"

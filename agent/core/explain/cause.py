@@ -22,7 +22,7 @@ from agent.core.explain.supply import Counter
 from agent.core.explain.words import EVEN_EMPTY
 from agent.core.request.isolated import counted
 from agent.model.ledger import Ledger
-from agent.model.outcome import Admitted, Cause, Reason, Refusal
+from agent.model.outcome import Admitted, Reason, Refusal, RefusalCause
 
 LONGEST = 400
 """Characters: an Event has 1024 in all."""
@@ -39,9 +39,9 @@ def with_cause(
         refusal: what came of it.
         prepare: gives the pod on an empty node what it holds already (devices that the kubelet chose).
     """
-    if refusal.cause != Cause() or BEHIND in refusal.message or APART in refusal.message:
+    if refusal.cause != RefusalCause() or BEHIND in refusal.message or APART in refusal.message:
         return refusal
-    cause = Cause(in_plain_words(refusal))
+    cause = RefusalCause(in_plain_words(refusal))
     if refusal.reason is Reason.TOPOLOGY:
         empty = node.start()
         alone = _cause(node, replace(case, ledger=prepare(empty) if prepare else empty))
@@ -53,14 +53,14 @@ def with_cause(
     return replace(refusal, cause=cause)
 
 
-def _cause(node: Node, case: Case) -> Cause:
+def _cause(node: Node, case: Case) -> RefusalCause:
     if isinstance(case.admit(node), Admitted):  # a trace costs several times as much
-        return Cause()
+        return RefusalCause()
     steps = list[Step]()
     case.admit(node, steps.append)
     last = steps[-1] if steps else None
     if last is None or last.merged.admit:
-        return Cause()
+        return RefusalCause()
     found = MergeExplainer(
         node, Counter(node, case.pod, case.options(node)), node.rules.topology.prefer_closest
     ).cause(last)

@@ -24,7 +24,7 @@ from agent.core.merge.order import Order
 from agent.core.merge.provider import Offer
 from agent.core.merge.reasons import Voice
 from agent.model.hint import IMPOSSIBLE, Stance
-from agent.model.outcome import Cause
+from agent.model.outcome import RefusalCause
 from agent.model.rules import Policy
 
 SHOWN = 24
@@ -73,11 +73,11 @@ class MergeExplainer:
             obstacles=() if good else obstacles(self.node, self.counter.pod, views, step.ledger, policy),
         )
 
-    def cause(self, step: Step) -> Cause:
+    def cause(self, step: Step) -> RefusalCause:
         """Why a step refused the pod, without the rest of the story: the first sentence says most."""
         views, policy = self._views(step), step.reasons.policy
         said = obstacles(self.node, self.counter.pod, views, step.ledger, policy)
-        return Cause("".join(said[:1]), lacks(self.node, views, policy))
+        return RefusalCause("".join(said[:1]), lacks(self.node, views, policy))
 
     def _views(self, step: Step) -> list[ObstacleView]:
         names, voices = list(step.answers), {}

@@ -32,13 +32,13 @@ from agent.core.merge.needs import Budget
 from agent.core.request.amounts import is_memory
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
-from agent.model.outcome import Lack
+from agent.model.outcome import UnmetRequest
 from agent.model.pod import ContainerKind, Pod
 from agent.model.rules import Policy
 
 NAMED = 3
 MOST_PLACES = 64
-"""Sets of NUMA nodes of a `Lack`."""
+"""Sets of NUMA nodes of a `UnmetRequest`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,13 +73,13 @@ def obstacles(node: Node, pod: Pod, views: list[ObstacleView], ledger: Ledger, p
     return _smallest(node, binding, ledger)
 
 
-def lacks(node: Node, views: list[ObstacleView], policy: Policy) -> tuple[Lack, ...]:
+def lacks(node: Node, views: list[ObstacleView], policy: Policy) -> tuple[UnmetRequest, ...]:
     """The same as values; what fits on every node by itself is left out, since that is no part of the trouble."""
     places = _single_nodes if policy is Policy.SINGLE_NUMA_NODE else _preferred
     asked = [view for view in views if view.demand or view.hint_list.stand is Candidate.IMPOSSIBLE]
     found = {view: places(view, node)[:MOST_PLACES] for view in asked}
     return tuple(
-        Lack(view.hint_list.resource, view.hint_list.amount, dict(view.hint_list.free), tuple(fits))
+        UnmetRequest(view.hint_list.resource, view.hint_list.amount, dict(view.hint_list.free), tuple(fits))
         for view, fits in found.items()
         if len(fits) < len(node.seen.nodes)
     )
