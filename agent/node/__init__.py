@@ -4,7 +4,7 @@
 
     state              all that is known of the node, as one frozen value
     transitions        one function for each event; early: of a pod that the runtime starts before the watch brings it
-    answers            what disk, kernel and other writers of cpusets answered
+    answers            records what disk, kernel and other writers of cpusets answered
     deciding           one pod: exempt, admitted, refused, or waiting
     holding            what a pod that is in the ledger may hold now
     wait_queue         pods that wait for room, in order

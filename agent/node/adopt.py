@@ -1,22 +1,23 @@
-"""Grants of pods that no checkpoint knows, read from their cgroups and from what an earlier agent told them.
+"""Read the grants of pods that the checkpoint lacks: from their cgroups, and from an earlier agent's records on them.
 
     CPUs, memory   the sets that the containers run on. A set is plausible for a container that is entitled to
                    exclusive CPUs if it has exactly as many CPUs as that, all online, none reserved, and none that
-                   another pod holds; the shared pool is not, though it may have as many. A set of another size is,
-                   one with CPUs that are reserved since (a CPU that goes offline moves a reservation by number), or
-                   that of a container that is not entitled any more, if it stands alone: no CPU of it is in the
-                   pool or in a set of another pod's container. Then a resize could not be followed, or settings or
-                   annotations changed: it is adopted as it is, and what differs is a resize that waits. Of a mixed
-                   container (numalign.io/mixed) without its shared part: the reserved CPUs, or the pool.
+                   another pod holds. The shared pool is never plausible, though it may have as many CPUs.
+                   A set that stands alone is plausible as well: no CPU of it is in the pool or in a set of another
+                   pod's container. It may have another size, CPUs that are reserved since (a CPU that goes offline
+                   moves a reservation by number), or a container that is not entitled any more. Then a resize could
+                   not be followed, or settings or annotations changed: the set is adopted as it is, and the
+                   difference is a resize that waits. A mixed container (numalign.io/mixed) is adopted without its
+                   shared part: the reserved CPUs, or the pool.
     confinement    the nodes whose CPUs the pod's cgroup has.
-    devices        are in no cgroup: the pod's condition, which only we write (its annotations anybody may), says
-                   which, whatever it asks for by now. It is believed where nobody else's condition or grant has one
-                   of them.
+    devices        are in no cgroup. The pod's condition has them, also after its request changed; a tenant can write
+                   annotations, but no condition. It counts unless another pod's condition or grant has one of the
+                   same devices.
 
-Where nobody can say which devices a running pod holds, its record says so (UNTOLD), and nothing of these resources
-is handed out until it ends (`agent.core.devices.provider`): the next pod would get a disk that is in use.
+Where no source has the devices of a running pod, its record says so (UNTOLD), and nothing of these resources is
+handed out until it ends (`agent.core.devices.provider`): the next pod would get a disk that is in use.
 
-Used by `agent.node.recover`. Nothing is placed anew here, and nothing running is moved.
+Used by `agent.node.recover`. Nothing is placed here, and nothing that runs is moved.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ Devices = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedGrant:
-    """What a pod carries of an earlier agent. Input: an annotation can be written by others.
+    """What an earlier agent recorded on a pod. Untrusted input: a tenant can write annotations.
 
     Attributes:
         policy, scope, asked: what was in force, and what its annotation asked for; any text.
@@ -72,8 +73,8 @@ class Adopter:
     Args:
         node: the managers.
         base: the grants that are known.
-        pods: who runs and is not among them.
-        words: their words.
+        pods: the running pods without a grant, by uid.
+        words: what an earlier agent recorded on them, by uid.
         observed: the cgroups of all pods.
     """
 
@@ -94,21 +95,21 @@ class Adopter:
         )
         self._device_requests: dict[str, dict[str, dict[str, int]]] = {}
         for uid, pod in pods.items():
-            with Isolated(lambda _error: None):  # left to admission, which tells of it
+            with Isolated(lambda _error: None):  # left to admission, which reports it
                 if requests := node.devices_requested(pod):
                     self._device_requests[uid] = requests
         self._devices = self._believed()
         self._confined: dict[str, tuple[NodeSet, bool]] = {}
         self.untold: dict[str, str] = {}
-        """Pods that hold nobody knows which devices: uid -> what is said of it, without the pod's name."""
+        """Pods whose devices no source has: uid -> a sentence on that, without the pod's name."""
 
     def adopt(self, pod: Pod, cgroups: Mapping[str, Cgroup], whole: Cgroup | None) -> bool:
         """Take a pod's sets and devices as its grant; False where none of its containers has a plausible set.
 
         Args:
-            pod: it.
-            cgroups: of its containers, by name.
-            whole: of the pod.
+            pod: the pod.
+            cgroups: its containers' cgroups, by container name.
+            whole: the pod's own cgroup.
         """
         refused = self._words.get(pod.uid, AnnotatedGrant()).refused
         found = self._cpus(pod, cgroups)
@@ -137,7 +138,7 @@ class Adopter:
             held = replace(held, held={**held.held, pod.uid: devices})
         ledger = replace(base, cpus=cpus, memory=memory, devices=held)
         if untold:
-            self.untold[pod.uid] = self._no_word(pod.uid)
+            self.untold[pod.uid] = self._unknown_devices(pod.uid)
         self.ledger = self._judged(ledger, record)
         self._taken |= CpuSet.union(found.values())
         if nodes_kept is not None:
@@ -156,10 +157,10 @@ class Adopter:
                 ledger = self._node.confiner.adopt(self.ledger, record.pod, nodes, bound=bound)
                 self.ledger = self._judged(ledger, record)
 
-    # ---- what pods say
+    # ---- what is recorded on pods
 
     def _believed(self) -> dict[str, Devices]:
-        """The devices of each pod whose word is good."""
+        """Collect the devices of each pod whose condition can be believed."""
         claims = {uid: self._claim(uid) for uid in self._pods}
         counted = Counter(
             (resource, number)
@@ -181,7 +182,7 @@ class Adopter:
         }
 
     def _claim(self, uid: str) -> Devices:
-        """What a pod holds by its condition, of what is here and ours to hand out, whatever it asks for by now."""
+        """Read the devices that a pod holds by its condition: those that exist here and that numalign hands out."""
         inventory = self._node.inventory
         own = {
             resource: {each.id for each in devices}
@@ -195,7 +196,7 @@ class Adopter:
                 found[name] = kept
         return found
 
-    def _no_word(self, uid: str) -> str:
+    def _unknown_devices(self, uid: str) -> str:
         asked = sorted({resource for by in self._device_requests[uid].values() for resource in by})
         return (
             f"{UNTOLD}: nothing of {', '.join(asked)} is handed out while it runs; "
@@ -203,7 +204,7 @@ class Adopter:
         )
 
     def _judged(self, ledger: Ledger, record: PodRecord) -> Ledger:
-        """The ledger with a pod that has in it what it is to have, and with what there is to say of that."""
+        """Judge the alignment of a pod that is in the ledger; record the result and what differs from its request."""
         record, text = self._judge.judged(ledger, record), self.untold.get(record.pod.uid)
         if text is not None:
             record = replace(record, aligned=dict.fromkeys(record.aligned, False), why={**record.why, "": text})
@@ -213,18 +214,18 @@ class Adopter:
         return replace(ledger, pods={**ledger.pods, record.pod.uid: record})
 
     def _record(self, pod: Pod, nodes: Mapping[str, NodeSet]) -> PodRecord:
-        topology, word = self._node.rules.topology, self._words.get(pod.uid, AnnotatedGrant())
+        topology, noted = self._node.rules.topology, self._words.get(pod.uid, AnnotatedGrant())
         settings: PodSettings = pod_settings(pod, self._node.rules.cpu.options, topology.policy)
-        policy = word.policy if word.policy in set(Policy) else settings.policy or topology.policy
+        policy = noted.policy if noted.policy in set(Policy) else settings.policy or topology.policy
         return PodRecord(
             pod=pod, policy=policy,
-            scope=word.scope if word.scope in set(Scope) else settings.scope or topology.scope,
-            asked=word.asked if word.asked in set(Policy) else settings.policy or "",
+            scope=noted.scope if noted.scope in set(Scope) else settings.scope or topology.scope,
+            asked=noted.asked if noted.asked in set(Policy) else settings.policy or "",
             affinity={name: Hint(each, preferred=len(each) == 1) for name, each in sorted(nodes.items())},
             adopted=True,
         )  # fmt: skip
 
-    # ---- what the cgroups say
+    # ---- what the cgroups have
 
     def _cpus(self, pod: Pod, cgroups: Mapping[str, Cgroup]) -> dict[str, CpuSet]:
         """Find each container's exclusive CPUs where its set is plausible, and note what differs from its request."""
@@ -265,7 +266,7 @@ class Adopter:
         return bool(self._pool) and cpus.isdisjoint(self._pool) and all(cpus.isdisjoint(each) for each in elsewhere)
 
     def _apart(self, pod: Pod, container: Container, cpus: CpuSet, count: int) -> tuple[CpuSet, CpuSet | None]:
-        """A container's own CPUs and the shared ones beside them, as the books have them; None for no mixed set."""
+        """Split a set into a container's own CPUs and the shared part of a mixed set; None for any other set."""
         if not mixed.takes_part(pod, container, self._node.rules):
             return cpus, None
         reserved = cpus & self._node.reserved
@@ -276,7 +277,7 @@ class Adopter:
         return (cpus - part, kept) if part else (cpus, None)
 
     def _blocks(self, pod: Pod, cgroups: Mapping[str, Cgroup]) -> dict[str, tuple[Block, ...]]:
-        """Memory as the containers are bound now; what a container asks for says how much."""
+        """Read the memory blocks: the nodes that the containers are bound to now, the sizes of their requests."""
         found: dict[str, tuple[Block, ...]] = {}
         for container in pod.containers:
             cgroup = cgroups.get(container.name)
@@ -284,7 +285,7 @@ class Adopter:
                 continue
             everywhere = self._node.machine.node_set
             if cgroup is None or (len(everywhere) > 1 and cgroup.mems in (NodeSet(), everywhere)):
-                continue  # not bound; where there is only one node, nobody can tell, nor needs to
+                continue  # not bound; a machine with one node cannot show it, and needs no block
             found[container.name] = tuple(
                 self._fitting(
                     pod.uid, container.name, Block(name, units(milli), self._granted(cgroup.mems) or everywhere)
@@ -295,7 +296,7 @@ class Adopter:
         return found
 
     def _fitting(self, uid: str, name: str, block: Block) -> Block:
-        """Cut a block to what its nodes have: a container that asks for more since then has less."""
+        """Cut a block to the room on its nodes: the container's request may have grown since it was bound."""
         room = {book.id: max(0, book.free(block.resource)) for book in self._memory.nodes}
         most = sum(room.get(number, 0) for number in block.nodes)
         if most < block.size and block.nodes.issubset(NodeSet.from_ids(room)):
@@ -306,18 +307,18 @@ class Adopter:
         return self._memory.enter(block) or block
 
     def _granted(self, mems: NodeSet) -> NodeSet:
-        """The nodes that memory was granted on, without the one beside movable memory (`tiers.with_ordinary`)."""
+        """Take the ordinary node that `tiers.with_ordinary` adds to movable memory out of the nodes of a grant."""
         far = NodeSet.from_ids(each.id for each in self._node.machine.nodes if each.movable) & mems
         return far if far and self._node.rules.memory.tier is MemoryTier.FAR else mems
 
     def _kept_on(self, pod: Pod, found: Mapping[str, CpuSet], whole: Cgroup | None) -> NodeSet | None:
-        """The nodes that a pod which asks for it is confined to now; None where it is not."""
+        """Find the nodes that a pod is confined to now, if it asks for confinement; else None."""
         if whole is None or not whole.cpus or not self._node.confiner.milli(pod):
             return None
         nodes = self._node.machine.nodes_of(whole.cpus - CpuSet.union(found.values()))
         return nodes if nodes and nodes != self._node.machine.node_set else None
 
     def _bound(self, pod: Pod, cgroups: Mapping[str, Cgroup], nodes: NodeSet) -> bool:
-        """Whether the memory of a confined pod, which asks for that, is bound to its nodes."""
+        """Say whether a confined pod that asks for bound memory has it bound to its nodes."""
         here = [cgroups[each.name] for each in pod.containers if each.name in cgroups]
         return bool(self._node.confiner.limit(pod)) and bool(here) and all(each.mems == nodes for each in here)

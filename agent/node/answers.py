@@ -1,4 +1,4 @@
-"""What the disk, the kernel and other programs answered, in the state: none of it changes a grant. Pure.
+"""Record in the state what the disk, the kernel and other programs answered: no answer changes a grant. Pure.
 
 Each function makes the state that counts from then on, as those of `agent.node.transitions` do. Called by
 `agent.engine.effects`, once for each effect.
@@ -26,22 +26,22 @@ FLAPPING = "flapping"
 
 
 def stored(state: State, names: Mapping[str, tuple[str, str]], cut: Cuts) -> State:
-    """The store has the grants, the containers' names and the cuts of applications' cgroups."""
+    """Record that the store has the grants, the containers' names and the cuts of applications' cgroups."""
     return replace(state, saved=state.ledger, names_saved=names, cut_saved=cut, unwritable="")
 
 
 def unwritable(state: State, why: str) -> State:
-    """The store cannot be written."""
+    """Record why the store cannot be written."""
     return replace(state, unwritable=why)
 
 
 def inherited(state: State, before: Ledger | None) -> State:
-    """The store has what an earlier agent saved last, until this one can save."""
+    """Record that the store has an earlier agent's grants until this agent can save."""
     return state if before is None or state.stands else replace(state, saved=before)
 
 
 def unsaved(before: State, new: State) -> State:
-    """A state whose ledger could not be saved: the grants of before, and that is said of whom it concerns."""
+    """Make the state after a failed save: the grants of before, and a mark on each pod whose grant would differ."""
     marked = []
     for uid in new.ledger.pods.keys() - before.ledger.pods.keys():
         known = new.pods[uid]
@@ -55,17 +55,17 @@ def unsaved(before: State, new: State) -> State:
 
 
 def changed_unsaved(before: State, new: State) -> State:
-    """That could not be saved, and counts all the same: the ledger of before is of another machine."""
+    """Make the state after a failed save on another machine: the new ledger counts, the old one does not fit."""
     return replace(unsaved(before, new), ledger=new.ledger)
 
 
 def starts_kept(state: State, names: Mapping[str, tuple[str, str]]) -> State:
-    """Containers (id -> (pod uid, name)) started, and what their init containers held could not be saved as free."""
+    """Remember containers (id -> (pod uid, name)) that started while a release of init containers cannot be saved."""
     return replace(state, starts={**state.starts, **names})
 
 
 def starts_taken(state: State) -> State:
-    """Containers that started while nothing could be saved are handed on to be followed now."""
+    """Forget the remembered starts: the caller follows them now."""
     return replace(state, starts={})
 
 
@@ -73,22 +73,22 @@ def starts_taken(state: State) -> State:
 
 
 def pods_listed(state: State) -> State:
-    """A complete list of pods was read."""
+    """Record that a complete list of pods was read."""
     return replace(state, listed=True)
 
 
 def all_named(state: State) -> State:
-    """Every container that runs has been named."""
+    """Record that every running container has a name."""
     return replace(state, all_named=True)
 
 
 def to_follow(state: State, node: Node, switches: Switches | None) -> State:
-    """Another machine or other settings are to be followed, and are not yet."""
+    """Remember a machine or settings that are to be followed."""
     return replace(state, pending=(node, switches))
 
 
 def wrong(state: State, uid: str, now: float) -> State:
-    """Something went wrong with a pod: it is tried again later."""
+    """Set a pod aside after a fault: it is tried again later."""
     return replace(state, retries=state.retries.wrong(uid, now))
 
 
@@ -96,13 +96,13 @@ def wrong(state: State, uid: str, now: float) -> State:
 
 
 def switch(state: State, *, observe_only: bool, why: str, source: str) -> State:
-    """Nothing is written from now on because of a source; or that source has gone."""
+    """Stop the writing because of a source; or allow it again as far as this source goes."""
     others = {name: text for name, text in state.yields.items() if name != source}
     return replace(state, yields={**others, source: why} if observe_only else others)
 
 
 def truce_begun(state: State, now: float) -> State:
-    """A writer that fights is left alone for a while."""
+    """Leave a writer that fights alone for a while."""
     return replace(state, truce=state.truce.begin(now))
 
 
@@ -111,15 +111,15 @@ def truce_begun(state: State, now: float) -> State:
 
 @dataclass(frozen=True, slots=True)
 class KernelAnswered:
-    """The event that the kernel was looked at, and written to where it differed.
+    """The event that the cgroups were read, and written where they differed from the ledger.
 
     Attributes:
-        lacking: for whom it does not have what the ledger says: uid -> container -> why.
+        lacking: pods whose cgroups still differ: uid -> container -> why.
         faults: pods whose sets could not be worked out: uid -> why.
         unbound: containers whose memory stays unbound: id -> the nodes where they have pages.
-        given_up: the plan was given up in its middle; all of it is planned anew.
+        given_up: the plan was given up in its middle; the next look makes a new one.
         stopped: why nothing is written; "" when everything is.
-        due: when a repair that waits may be made.
+        due: when a repair that waits may be made, on the engine's clock; None when no repair waits.
     """
 
     lacking: Mapping[str, Unenforced]
@@ -131,27 +131,27 @@ class KernelAnswered:
 
 
 def cgroups_read(state: State) -> State:
-    """The cgroups can be read."""
+    """Record that the cgroups can be read."""
     return replace(state, broken="") if state.broken else state
 
 
 def cgroups_unreadable(state: State, why: str) -> State:
-    """The cgroups cannot be read."""
+    """Record why the cgroups cannot be read."""
     return replace(state, broken=why)
 
 
 def unsettled(state: State) -> State:
-    """The kernel may differ from the grants until the next look has ended."""
+    """Record that the kernel may differ from the grants until the next look has ended."""
     return replace(state, settled=False)
 
 
 def put_back(state: State) -> State:
-    """All cgroups were put back: every container may run everywhere, until the next plan."""
+    """Record that all cgroups were released: every container may run everywhere, until the next plan."""
     return replace(state, cleared={}, staying=CpuSet())
 
 
 def not_followed(state: State, why: str) -> Transition:
-    """The cgroups cannot be read, or not brought to what was granted: told once."""
+    """Report once that the cgroups cannot be read, or not brought to what was granted."""
     if why in (state.broken, state.fault):
         return Transition(state)
     text = f"the cgroups could not be brought to what was granted: {why}"
@@ -159,7 +159,10 @@ def not_followed(state: State, why: str) -> Transition:
 
 
 def planned(state: State, *, off: bool) -> State:
-    """What is saved is about to be written: others may come onto what a container gave up; onto all, while off."""
+    """Record that the saved grants are about to be written: a container loses its claim to CPUs that it gave up.
+
+    While nothing is written (`off`), it loses its claim to all of them.
+    """
     books = {} if off else state.ledger.cpus.assigned
     cleared = {
         uid: {name: cpus & books[uid].get(name, CpuSet()) for name, cpus in each.items()}
@@ -170,14 +173,14 @@ def planned(state: State, *, off: bool) -> State:
 
 
 def left(state: State, overstayed: CpuSet) -> State:
-    """The CPUs were written: the others have left a container's, but for those that one stands on who had them."""
+    """Record that the CPUs were written: each container's are free of other containers, except `overstayed` ones."""
     books = state.ledger.cpus.assigned
     cleared = {uid: {name: cpus - overstayed for name, cpus in each.items()} for uid, each in books.items()}
     return replace(state, cleared=cleared, staying=overstayed)
 
 
 def answered(state: State, event: KernelAnswered) -> Transition:
-    """The kernel answered: what is wrong with pods of which nothing can be worked out is told once."""
+    """Record the kernel's answer; report once each pod whose sets could not be worked out."""
     problems = []
     for uid in sorted(event.faults.keys() - state.faults.keys()):
         key = state.pods[uid].pod.key if uid in state.pods else uid
@@ -190,20 +193,20 @@ def answered(state: State, event: KernelAnswered) -> Transition:
 def report_lacking(
     state: State, lacking: Mapping[str, Unenforced], now: float, but: Collection[str], *, given_up: bool = False
 ) -> Transition:
-    """For whom the kernel does not have what was granted; told are those of whom that is another word than before.
+    """Record the pods whose cgroups differ from the ledger; report those for which that is new.
 
     Args:
         state: before.
-        lacking: whom, and why.
+        lacking: uid -> container -> why.
         now: on a steady clock, in seconds.
-        but: uids of pods of which the caller tells everything.
-        given_up: the plan was.
+        but: uids of pods that the caller reports in any case.
+        given_up: the plan was given up in its middle.
     """
     unenforced_pods, uids = state.unenforced_pods.turn(lacking, now, but, given_up=given_up)
     known, pods = state.pods, state.ledger.pods
-    told = [
+    to_report = [
         pods[uid].pod
         for uid in uids
         if uid not in but and uid in known and uid in pods and not known[uid].ended and not known[uid].exempt
     ]
-    return Transition(replace(state, unenforced_pods=unenforced_pods), tuple(told))
+    return Transition(replace(state, unenforced_pods=unenforced_pods), tuple(to_report))

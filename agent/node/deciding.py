@@ -30,29 +30,29 @@ ASIDE = (
 
 
 def checked_settings(node: Node, pod: Pod) -> PodSettings:
-    """A pod's annotations, checked, also against what is handed out here: nobody would notice a device not given.
+    """Read and check a pod's annotations, also against what is handed out here: a pod would start without its device.
 
     Annotations that cannot even be read ask for nothing: they are read at every start, for every pod of the ledger.
     """
     try:
         return _checked_settings(node, pod)
-    except Exception as error:  # noqa: BLE001 - of whatever kind: a tenant wrote them (engine.alone)
+    except Exception as error:  # noqa: BLE001 - of any kind: a tenant wrote them
         return PodSettings(problems=(Problem(PREFIX, "", f"cannot be read: {sentence(error)}"),))
 
 
 def _checked_settings(node: Node, pod: Pod) -> PodSettings:
     settings = pod_settings(pod, node.rules.cpu.options, node.rules.topology.policy)
     problems = []
-    for name, why, words in (
+    for name, why, allowed in (
         (exclusive.EXCLUSIVE, exclusive.problem(pod, node.rules), (AUTO, NONE)),
         (mixed.MIXED, mixed.problem(pod, node.rules), ()),
     ):
         if why:
-            meant = exclusive.meant(pod, name, *words)
+            meant = exclusive.meant(pod, name, *allowed)
             problems.append(Problem(name, pod.annotations[name], why, exclusive.THEN, meant))
     if why := isolated.problem(pod, node.rules):
-        word = pod.annotations[isolated.ISOLATED]
-        problems.append(Problem(isolated.ISOLATED, word, why, "the pod runs as without it"))
+        value = pod.annotations[isolated.ISOLATED]
+        problems.append(Problem(isolated.ISOLATED, value, why, "the pod runs as without it"))
     for resource in sorted(settings.devices):
         if resource in node.inventory.reported:
             why = f"names {resource}, which a device plugin of the kubelet hands out: ask for it in the limits"
@@ -67,15 +67,15 @@ def _checked_settings(node: Node, pod: Pod) -> PodSettings:
     own = node.inventory.resources.keys() - node.inventory.reported
     for resource in sorted(own & {name for each in pod.containers for name in each.limits}):
         if not node.rules.may_take(resource, pod.namespace, by_limit=True):
-            why = f"asks for what this Node does not advertise, so that nobody counted it: {_may_not(resource, pod)}"
+            why = f"asks for what this Node does not advertise, so no scheduler counted it: {_may_not(resource, pod)}"
             problems.append(Problem("limits", resource, why))
     return replace(settings, problems=(*settings.problems, *problems)) if problems else settings
 
 
 def set_aside(node: Node, ledger: Ledger, known: TrackedPod) -> tuple[Ledger, TrackedPod]:
-    """A pod that could not be decided on: it keeps what it holds, or runs on the shared pool, and that is told.
+    """Set aside a pod that could not be decided on: it keeps what it holds, or runs on the shared pool with a record.
 
-    It is neither refused nor held back: the fault is ours, and a pod that must not run beside others asks for that.
+    The fault is numalign's own, so the pod is neither refused nor held back.
     """
     if known.pod.uid not in ledger.pods:
         ledger = on_shared_pool(ledger, known.pod, node, ASIDE, adopted=known.ran)
@@ -83,7 +83,7 @@ def set_aside(node: Node, ledger: Ledger, known: TrackedPod) -> tuple[Ledger, Tr
 
 
 def was_set_aside(ledger: Ledger, uid: str) -> bool:
-    """Whether a pod is in the ledger only because it could not be decided on: it holds nothing."""
+    """Say whether a pod is in the ledger only because it could not be decided on: it holds nothing."""
     return uid in ledger.pods and ledger.pods[uid].why.get("") == ASIDE
 
 
@@ -103,16 +103,16 @@ def decided(
     Args:
         node: the managers.
         ledger: the grants.
-        known: the pod as it is known; a refusal of before counts no more.
+        known: the pod as it is known; an earlier refusal does not count.
         given: the devices that the kubelet gave it.
         unwritable: why nothing new can be saved, "" when it can.
         switches: the engine's settings.
         now: on the clock of TrackedPod.since.
-        line: who waits for room already, without this pod.
+        line: the pods that wait for room already, without this one.
         judge: holds the admission against the nodes' real memory (safety.md S7).
 
     Returns:
-        The ledger after it, and what is known of the pod.
+        The ledger after the decision, and what is known of the pod.
     """
     pod, settings, ran = known.pod, known.settings, known.ran
     why = unpinned(node, known, switches)
@@ -146,7 +146,7 @@ def decided(
 def _kept(
     node: Node, ledger: Ledger, known: TrackedPod, *, given: Given | None, switches: Switches, judge: PressureCheck
 ) -> Ledger:
-    """The ledger with what a pod may hold that is in it already; annotations alone change nothing of that."""
+    """Bring a pod that is in the ledger to what it may hold now; a change of annotations alone changes nothing."""
     held = ledger.pods[known.pod.uid]
     if changed(held.pod, known.pod) or unfollowed(held):
         return holding(node, ledger, known, switches, judge)
@@ -162,7 +162,7 @@ def _tried(node: Node, ledger: Ledger, known: TrackedPod, judge: PressureCheck) 
 
 
 def _adopted(ledger: Ledger, known: TrackedPod) -> Ledger:
-    """A pod that ran before the agent: its memory is not bound unless it asks, the kernel would move it (S4)."""
+    """Mark a pod as adopted: its memory stays unbound unless it asks, since the kernel would move its pages (S4)."""
     record = ledger.pods[known.pod.uid]
     record = replace(record, adopted=True, bind_memory=record.bind_memory and known.settings.move_memory)
     return replace(ledger, pods={**ledger.pods, known.pod.uid: record})

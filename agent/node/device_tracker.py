@@ -1,8 +1,9 @@
-"""What the kubelet said of its devices, and what follows from it for a pod. Values.
+"""What the kubelet reports of its devices, and what follows from it for a pod. Values.
 
 podresources answers when the kubelet has allocated, which may be after the watch brought the pod. So a pod is decided
-with what is known; what becomes known later is put into the ledger, and a pod whose CPUs then lie elsewhere than its
-device is decided once more if none of its containers runs yet. One that runs is not moved: it is reported.
+with the devices known by then, and devices that are reported later are entered into the ledger. A pod whose CPUs then
+lie elsewhere than its device is decided once more while none of its containers runs. A running pod keeps its place
+and is reported.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from agent.model.rules import Policy
 
 @dataclass(frozen=True, slots=True)
 class DeviceTracker:
-    """The kubelet's words.
+    """The devices that the kubelet and claims reported.
 
     Attributes:
-        plain: the managers as settings and machine make them, nothing reported in their inventory.
-        saved: devices that the ledger had at start (the kubelet's, of whatever node, until it is asked), and those
-            that a later word left out.
+        plain: the managers as settings and machine make them, without reported devices in their inventory.
+        saved: the kubelet's devices that the ledger had at start, their nodes unknown until the kubelet is asked; and
+            devices that a later report left out.
         offered: the devices that plugins offer.
         given: pod uid -> what it holds of plugins' devices.
-        claims: pod uid -> what its claims gave it.
-        again: pods that were decided once more already.
-        reported: sentences that were told already.
+        claims: pod uid -> the devices of its claims.
+        again: uids of the pods that were decided once more already.
+        reported: sentences that were reported already.
     """
 
     plain: Node
@@ -54,11 +55,11 @@ class DeviceTracker:
     reported: frozenset[str] = frozenset()
 
     def node(self, current: Node) -> Node:
-        """The managers with all devices that are known now; `current` itself when it knows them."""
+        """Make the managers with all devices that are known now; return `current` itself when it has them."""
         devices = merged([self.saved, self.offered, everything(self.given)])
         if not devices:
             return self.plain if current.inventory.reported else current
-        exist = self.plain.seen.node_set  # of nodes that the machine lacks nothing can be said (kubelet rule 6.1)
+        exist = self.plain.seen.node_set  # nodes that the machine lacks do not count (kubelet rule 6.1)
         located = [each._replace(nodes=each.nodes & exist) for each in devices]
         inventory = self.plain.inventory.with_reported(located)
         inventory = left_to_plugins(inventory, owners(self.plain.seen, devices))
@@ -66,17 +67,17 @@ class DeviceTracker:
         return current if known and inventory == current.inventory else self.plain.with_inventory(inventory)
 
     def with_given(self, uid: str, given: Given) -> DeviceTracker:
-        """Take in what a pod holds. What it held before by an earlier word stays in the ledger, so it stays known."""
+        """Record the devices that a pod holds. Those of an earlier report stay in the ledger, so they stay known."""
         saved = merged([self.saved, everything({uid: self.given.get(uid, {})})])
         return replace(self, saved=saved, given={**self.given, uid: given})
 
     def claim(self, uid: str, claims: Claims) -> DeviceTracker:
-        """Take in what a pod's claims gave it; their first word may place it once more."""
+        """Record the devices of a pod's claims; the first report allows one more decision on the pod."""
         again = self.again if uid in self.claims else self.again - {uid}
         return replace(self, claims={**self.claims, uid: claims}, again=again)
 
     def together(self) -> Mapping[str, Given]:
-        """All that pods were given, by uid."""
+        """Return all devices that pods were given, by uid."""
         if not self.claims:
             return self.given
         return {uid: self._of(uid) for uid in {**self.given, **self.claims}}
@@ -88,7 +89,7 @@ class DeviceTracker:
         return found
 
     def offer(self, offered: Iterable[Offered]) -> tuple[DeviceTracker, tuple[str, ...]]:
-        """Take in what plugins offer; sentences on what is odd about it, each told once (safety.md S22)."""
+        """Record what plugins offer; return sentences on contradictions in it, each once (safety.md S22)."""
         offered = tuple(offered)
         known, machine = merged([offered, everything(self.given)]), self.plain.seen
         found = (*clashes(self.plain.inventory, machine, known), *nowhere(machine, known))
@@ -96,23 +97,23 @@ class DeviceTracker:
         return replace(self, offered=offered, reported=frozenset(found)), new
 
     def once_more(self, uid: str) -> DeviceTracker:
-        """A pod is decided once more."""
+        """Count the one more decision on a pod."""
         return replace(self, again=self.again | {uid})
 
     def without(self, uids: Collection[str]) -> DeviceTracker:
-        """Pods are gone."""
+        """Forget pods that are gone."""
         given = {uid: each for uid, each in self.given.items() if uid not in uids}
         claims = {uid: each for uid, each in self.claims.items() if uid not in uids}
         return replace(self, given=given, claims=claims, again=self.again.difference(uids))
 
     def late(self, node: Node, ledger: Ledger, uid: str, *, started: bool) -> tuple[Ledger, bool]:
-        """What became known of a pod that is in the ledger.
+        """Enter late devices of a pod that is in the ledger.
 
         Args:
             node: the managers, with all devices.
             ledger: the grants.
             uid: the pod.
-            started: whether a container of it runs, so that it must stay where it is.
+            started: whether a container of it runs, so that the pod must keep its place.
 
         Returns:
             The ledger, and whether the pod is to be decided once more (`once_more`).
@@ -130,9 +131,9 @@ class DeviceTracker:
 
 
 def reported_before(ledger: Ledger, node: Node) -> tuple[Offered, ...]:
-    """Devices of a saved ledger that we do not hand out: without them, nobody would know whose their resource is.
+    """List the devices of a saved ledger that numalign does not hand out: so their resources stay known as plugins'.
 
-    A resource that nobody reports counts as ours, and one of ours that is not in the settings is refused.
+    A resource without a report counts as numalign's, and is refused if the settings lack it.
     """
     return tuple(
         Offered(resource, number, NodeSet())
@@ -145,5 +146,5 @@ def reported_before(ledger: Ledger, node: Node) -> tuple[Offered, ...]:
 
 
 def unheld(node: Node, ledger: Ledger, uid: str) -> Ledger:
-    """The ledger without the devices of a pod that did not get in."""
+    """Take the devices of a pod that was not admitted out of the ledger."""
     return ledger if uid in ledger.pods else node.release(ledger, uid)

@@ -1,7 +1,7 @@
-"""A pod that the runtime starts before it was decided on: its question overtakes the watch. Pure.
+"""Decide on a pod that the runtime starts before the watch has brought it. Pure.
 
-The watch tells the end of one pod before the begin of the next. A single pod that is asked for comes without what
-happened before it, so that a refusal may lack the room that is free already; and it may come late, after its end.
+The watch brings the end of one pod before the begin of the next; a question of the runtime overtakes both. So a
+refusal may miss room that is free already, and the question may come after the pod's end.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from agent.node.state import State
 from agent.node.transitions import Moment, Transition
 
 CLAIMED_WITHIN = 60.0
-"""Seconds."""
+"""Seconds within which the watch or a cgroup shows a pod that the runtime asked for."""
 
 
 def pod_found(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
-    """The runtime starts a pod that is not decided on; news of one that is gone are old, and nothing comes of them.
+    """Decide on a pod that the runtime starts; a pod that is gone or was decided on changes nothing.
 
-    The watch has not brought it, or not that the kubelet accepted it. So a refusal is not told yet, and not the last
-    word: what the watch brings before that may be the room for it.
+    The watch has not brought the pod yet, or not the kubelet's acceptance. So a refusal is not reported yet and stays
+    open: earlier news of the watch may free the room for the pod.
     """
     known = state.pods.get(pod.uid)
     if state.over(pod.uid) or (known is not None and known.decided):
@@ -40,10 +40,10 @@ def pod_found(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
 
 
 def unclaimed(state: State, there: Collection[str], now: float) -> list[str]:
-    """Uids of the pods that the runtime asked for a minute ago, and that neither the watch nor a cgroup has since.
+    """List the pods (uids) that the runtime asked for over a minute ago and that neither watch nor cgroup has shown.
 
     Args:
-        state: what counts.
+        state: the state that counts.
         there: uids of the pods that have cgroups.
         now: on the clock of TrackedPod.since.
     """

@@ -1,6 +1,6 @@
-"""A pod that the engine knows, explained: `agent.core.explain` with what the engine remembers beside the ledger.
+"""Explain a pod that the engine knows: `agent.core.explain`, with what the engine remembers beside the ledger.
 
-For the node page and whoever else holds a State; it needs no lock, and nothing is decided or written.
+For the node page and every other reader of a State. It takes no lock, decides nothing and writes nothing.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from agent.node.state import State
 
 
 def explained(state: State, uid: str, *, search: bool = True) -> Explanation | None:
-    """The explanation of a pod; None for one that nobody knows.
+    """Explain a pod; None for a pod that is in neither the state nor its ledger.
 
     Args:
-        state: what counts.
+        state: the state that counts.
         uid: the pod.
         search: look for remedies, too; that tries many admissions.
     """
@@ -40,6 +40,6 @@ def explained(state: State, uid: str, *, search: bool = True) -> Explanation | N
 
 
 def _late(now: Pod, admitted: Pod) -> str:
-    """What a pod's annotations say of its containers' CPUs since it was admitted: nobody who runs is moved for it."""
+    """Say which annotations on containers' CPUs changed after a pod's admission: a running container stays put."""
     names = [each for each in (EXCLUSIVE, MIXED) if now.annotations.get(each) != admitted.annotations.get(each)]
     return f"{' and '.join(names)} changed after its admission, which counts for a new pod" if names else ""

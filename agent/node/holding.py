@@ -1,8 +1,8 @@
 """What a pod that is in the ledger may hold: the one answer, asked at every event. Pure.
 
-It holds what it requests as the kubelet has followed it (`agent.core.admission.resize`). What it does not request any
-more it gives back, whatever is said of it: by its annotations, by the settings, or by a list of pods that are left
-alone. Each of these may keep it from getting more, and then its record says so ("resize not followed").
+A pod holds what it requests as the kubelet has followed it (`agent.core.admission.resize`). It gives back all that it
+requests no more. Annotations, settings and the list of pods that are left alone may keep it from getting more; its
+record then says so ("resize not followed").
 
 Asked by `agent.node.deciding` (a pod is seen, changed, tried again) and by `agent.node.wait_queue` (room may have
 appeared, other settings are in force).

@@ -1,6 +1,6 @@
 """Pods that hold room and are about to leave it: ended, being deleted, or not accepted by the kubelet yet. Pure.
 
-A pod that is refused only because of one of them is told which, and is decided again within moments
+A pod that is refused only because of such a pod has its name in the refusal, and is decided again within moments
 (`agent.node.second_look`).
 """
 
@@ -19,9 +19,9 @@ from agent.node.tracked_pod import TrackedPod
 from agent.node.wait_queue import waits
 
 LEAVES_WITHIN = 10.0
-"""Seconds for which a refused pod that is to be ended is left alone while such a pod holds its room."""
+"""Seconds for which a refused pod is not ended while such a pod holds its room."""
 MOST_TRIED, MOST_NAMED = 8, 3
-"""Of the pods that are about to leave, so many are looked at, ended ones first; and so many named in a sentence."""
+"""How many of the pods that are about to leave are tried, ended ones first; and how many a sentence names."""
 WORDS = {
     Stage.BOUND: "is bound to this node, and the kubelet has said nothing of it yet",
     Stage.LEAVING: "is being deleted, and has not ended yet",
@@ -29,7 +29,7 @@ WORDS = {
 
 
 def leavers(state: State, but: str, running: Collection[str]) -> list[TrackedPod]:
-    """The pods that hold something and are about to leave it, without one pod: ended ones first, in order of age."""
+    """List the pods that hold something and are about to leave it, without pod `but`: ended first, then by age."""
     ledger = state.ledger
     books = (ledger.cpus.assigned, ledger.cpus.pools, ledger.memory.blocks, ledger.devices.held)
     found = [
@@ -45,7 +45,7 @@ def leavers(state: State, but: str, running: Collection[str]) -> list[TrackedPod
 
 
 def held_up(state: State, known: TrackedPod, now: float, running: Collection[str]) -> TrackedPod:
-    """A refused pod with the pod that holds its room, where that one is about to leave; else the pod as it is.
+    """Name in a pod's refusal the pod that holds its room and is about to leave; without one, change nothing.
 
     Args:
         state: as the refused admission saw it; the pod itself holds nothing in it.
@@ -71,19 +71,19 @@ def held_up(state: State, known: TrackedPod, now: float, running: Collection[str
 
 
 def is_followed(state: State, known: TrackedPod, running: Collection[str]) -> bool:
-    """Whether a refused pod is decided again: it waits, or will share the pool and no container of it exists."""
+    """Say whether a refused pod is decided again: it waits, or will share the pool and has no container yet."""
     rules = state.node.rules
     wish = known.settings.on_misalignment or rules.on_misalignment
     return waits(known, rules) or (wish is OnMisalignment.RUN and known.pod.uid not in running)
 
 
 def is_open(known: TrackedPod) -> bool:
-    """Whether a refusal may be none within moments, so that nothing is done to its pod yet."""
+    """Say whether a refusal is open: room may appear within moments, so the pod's wish is not carried out yet."""
     return known.refusal is not None and OPEN in known.refusal.facts and not known.ended
 
 
 def last_word(state: State, known: TrackedPod) -> TrackedPod:
-    """The refused pod with a refusal that is not open; unless it waits it is the last word, as of this decision."""
+    """Close a pod's refusal; for a pod that does not wait it is final, as of this decision."""
     if known.refusal is None:
         return known
     facts = {name: fact for name, fact in known.refusal.facts.items() if name != OPEN}
@@ -92,7 +92,7 @@ def last_word(state: State, known: TrackedPod) -> TrackedPod:
 
 
 def _fits(state: State, known: TrackedPod, gone: Sequence[TrackedPod]) -> bool:
-    """Whether the pod would be admitted without these."""
+    """Say whether the pod would be admitted without the pods in `gone`."""
     node, ledger, pod = state.node, state.ledger, known.pod
     for each in gone:
         ledger = node.release(ledger, each.pod.uid)

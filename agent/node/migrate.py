@@ -1,7 +1,7 @@
-"""A ledger carried over to another machine or other settings: grants stay as they are, as far as they still can be.
+"""Carry a ledger over to another machine or other settings: grants stay as they are, as far as they still can.
 
 Called by `agent.node.recover` (start) and `agent.engine.engine` (a CPU went offline, a setting changed). The rules,
-pods in order of admission (created, uid), so that of two claims to one thing the older pod's stands:
+pods in order of admission (created, uid), so that of two claims to one thing the older pod's counts:
 
     CPUs         stay with their container. One that is offline, or claimed by an older pod, is lost; a container
                  that lost all of them runs on the shared pool. A CPU that is reserved now stays with its holder.
@@ -10,10 +10,9 @@ pods in order of admission (created, uid), so that of two claims to one thing th
     confinement  stays where its nodes exist and have the shared CPUs for it.
     mixed        the shared CPUs beside a container's own stay, whatever is reserved now; one that is offline is lost.
 
-What was lost is told, and stands in the pod's record. On a machine with other CPUs or NUMA nodes every pod is judged
-again: its affinity, and the nodes that were said of its claims' devices, were of the other machine. Nothing is placed
-here, since that would move a running container; a pod of which none runs is placed afterwards
-(`agent.node.placing_again`).
+Losses are reported, and recorded in the pod's record. On a machine with other CPUs or NUMA nodes every pod is judged
+again: its affinity, and the nodes of its claims' devices, were of the other machine. Nothing is placed here, since
+that would move a running container; a pod without one is placed afterwards (`agent.node.placing_again`).
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _NODES = re.compile(r"NUMA nodes? [0-9,-]+")
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a container does not have any more; `container` is "" for the pod as a whole."""
+    """What a container lost; `container` is "" for the pod as a whole."""
 
     uid: str
     container: str
@@ -49,23 +48,23 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """The ledger for the new machine and settings, and what was lost on the way."""
+    """The ledger for the new machine and settings, and the losses."""
 
     ledger: Ledger
     losses: tuple[Loss, ...] = ()
 
     def sentences(self) -> Iterator[str]:
-        """What was lost, for people."""
+        """Put each loss into a sentence for people."""
         for loss in self.losses:
             place = f"container {loss.container} of " if loss.container else ""
             yield f"{place}pod {self.ledger.pods[loss.uid].pod.key}: {loss.what}"
 
 
 def migrate(old: Ledger, node: Node, *, reshaped: bool = False) -> Migrated:
-    """Every pod of a ledger, with what it can keep.
+    """Carry each pod's grants over to the machine and settings of now; drop what no longer exists.
 
     Args:
-        old: grants of any machine and settings; may contradict itself (it may come from a damaged tree).
+        old: grants of any machine and settings; may contradict itself, as one from a damaged tree does.
         node: the machine and settings now.
         reshaped: the machine may have other CPUs or NUMA nodes than the ledger's.
     """
@@ -79,12 +78,12 @@ def migrate(old: Ledger, node: Node, *, reshaped: bool = False) -> Migrated:
 
 
 def _judged_again(ledger: Ledger, node: Node) -> Ledger:
-    """Take out of a ledger each word of the machine that it came from."""
+    """Replace in a ledger all that was said of the machine that it came from."""
     ledger = unlocated(ledger)
     pods = {}
     for uid, record in ledger.pods.items():
         pods[uid] = record
-        with contextlib.suppress(Exception):  # of whatever kind: it stays as it was told
+        with contextlib.suppress(Exception):  # of any kind: its record stays as it was
             pods[uid] = _judged(ledger, node, record) if record.affinity else record
     return replace(ledger, pods=pods)
 
@@ -92,15 +91,15 @@ def _judged_again(ledger: Ledger, node: Node) -> Ledger:
 def _judged(ledger: Ledger, node: Node, record: PodRecord) -> PodRecord:
     settings = pod_settings(record.pod, node.rules.cpu.options, node.rules.topology.policy)
     settings = replace(settings, policy=Policy(record.policy), scope=Scope(record.scope))
-    told = {name: text for name, text in record.why.items() if not is_judgement(text)}
+    kept = {name: text for name, text in record.why.items() if not is_judgement(text)}
     judged = node.judged_elsewhere(ledger, record, settings)
-    aligned = {name: good and name not in told and "" not in told for name, good in judged.aligned.items()}
-    return replace(judged, aligned=aligned, why={**judged.why, **told})
+    aligned = {name: good and name not in kept and "" not in kept for name, good in judged.aligned.items()}
+    return replace(judged, aligned=aligned, why={**judged.why, **kept})
 
 
 @dataclass
 class _Claims:
-    """The new books as they fill."""
+    """The new books, filled pod by pod."""
 
     old: Ledger
     node: Node
@@ -134,7 +133,7 @@ class _Claims:
         why = {loss.container: loss.what for loss in self.losses[before:]}
         if self.reshaped:
             record = replace(
-                record, why={name: _NODES.sub("its NUMA nodes", told) for name, told in record.why.items()}
+                record, why={name: _NODES.sub("its NUMA nodes", text) for name, text in record.why.items()}
             )
         aligned = {name: kept and name not in why for name, kept in record.aligned.items()}
         self.pods[uid] = replace(record, aligned=aligned, why={**record.why, **why}) if why else record
@@ -208,12 +207,12 @@ class _Claims:
         self.held |= mine
 
     def _has(self, resource: str, number: str) -> bool:
-        """A device of a resource that nobody has told us of yet (podresources comes later) stays."""
+        """Say whether a device stays: it exists and is free, or its resource is unknown until podresources comes."""
         known = self.known.get(resource)
         return (resource, number) not in self.held and (known is None or number in known)
 
     def confinements(self) -> None:
-        """Last, when it is known which CPUs are shared."""
+        """Carry the confinements over: last, when it is known which CPUs are shared."""
         free = self.start.cpus.shared - self.taken - self.node.reserved
         room = {each.id: 1000 * len(each.cpus & free) for each in self.node.machine.nodes}
         for uid in self.pods:
@@ -234,7 +233,7 @@ class _Claims:
             )
 
     def mixed_sets(self) -> None:
-        """Last as well: they are never of what anybody has for himself."""
+        """Carry the shared parts of mixed sets over: last as well, since no container may hold them exclusively."""
         within = self.node.machine.online - self.taken
         for uid, record in self.pods.items():
             for name in (

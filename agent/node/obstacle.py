@@ -1,6 +1,6 @@
-"""A refused pod with the cause of its refusal (`agent.core.explain.cause`). Pure.
+"""Add the cause to the refusal of a pod (`agent.core.explain.cause`). Pure.
 
-Called once for a pod that was refused, never for one that got in; a fault in it costs the sentence alone.
+Called once for each refused pod, never for an admitted one. A fault in here costs the sentence alone.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from agent.node.tracked_pod import TrackedPod
 
 
 def kept(ledger: Ledger, known: TrackedPod) -> Ledger:
-    """The ledger in which a refused pod that runs has its cause: the next start asks the ledger alone."""
+    """Record the cause in the ledger for a refused pod that runs: the next start has the ledger alone."""
     record, refusal = ledger.pods.get(known.pod.uid), known.refusal
     if record is None or refusal is None or not refusal.details:
         return ledger
-    words = f"{refusal.reason}: {refusal.message}"
-    if record.why.get("") != words:
+    text = f"{refusal.reason}: {refusal.message}"
+    if record.why.get("") != text:
         return ledger
-    record = replace(record, why={**record.why, "": with_details(words, refusal.as_of().details)})
+    record = replace(record, why={**record.why, "": with_details(text, refusal.as_of().details)})
     return replace(ledger, pods={**ledger.pods, known.pod.uid: record})
 
 
 def with_obstacle(node: Node, ledger: Ledger, known: TrackedPod, given: Given | None = None) -> TrackedPod:
-    """The pod, its refusal with its cause.
+    """Add the cause to a pod's refusal; a pod without a refusal stays as it is.
 
     Args:
         node: the managers.
@@ -42,7 +42,7 @@ def with_obstacle(node: Node, ledger: Ledger, known: TrackedPod, given: Given | 
     def prepare(before: Ledger) -> Ledger:
         return handed_over(before, known.pod, given) if given else before
 
-    with contextlib.suppress(Exception):  # of whatever kind: the refusal stands without it
+    with contextlib.suppress(Exception):  # of any kind: the refusal counts without its cause
         case = Case(prepare(ledger), known.pod, known.settings)
         if known.refusal is not None:
             return replace(known, refusal=with_cause(node, case, known.refusal, prepare))

@@ -1,7 +1,7 @@
-"""Pods whose place became a bad one, and of which none runs, are placed as if they came now. Pure.
+"""Place pods again whose place became a bad one, while no process of theirs runs. Pure.
 
-So it is after a reboot with other NUMA nodes (`agent.node.migrate`), and outside the kubelet's own cgroup. Which
-pods do not run is for the caller: nothing that runs is moved.
+A place becomes a bad one by a reboot with other NUMA nodes (`agent.node.migrate`), and by a change of the kubelet's
+own cgroup. The caller names pods that do not run: nothing that runs is moved.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def placed_again(state: State, uids: Collection[str], at: Moment) -> Transition:
 
     Args:
         state: before.
-        uids: these pods. One that was left alone, or has ended, stays as it is; one that was refused may get in now.
+        uids: these pods. A pod that was left alone or has ended stays as it is; a refused pod may be admitted now.
         at: the moment.
     """
     before = state.ledger
@@ -51,7 +51,7 @@ def placed_again(state: State, uids: Collection[str], at: Moment) -> Transition:
 
 
 def outside(ledger: Ledger, machine: Machine, was: Machine | None = None) -> set[str]:
-    """Find the pods that hold CPUs or memory where pods cannot be; with `was`, where they could be then."""
+    """Find the pods that hold CPUs or memory where pods cannot run; with `was`, only where they could run then."""
     cpus, nodes = machine.barred, machine.barred_nodes
     if was is not None:
         cpus, nodes = cpus - was.barred, nodes - was.barred_nodes
@@ -62,7 +62,7 @@ def outside(ledger: Ledger, machine: Machine, was: Machine | None = None) -> set
 
 
 def _memory(ledger: Ledger, uid: str) -> NodeSet:
-    """The NUMA nodes of a pod's memory, managed as a whole or per container, or kept on nodes."""
+    """Collect the NUMA nodes of a pod's memory: of its own pool, its containers' blocks and its confinement."""
     blocks = chain(ledger.memory.pools.get(uid, ()), *ledger.memory.blocks.get(uid, {}).values())
     confined = ledger.cpus.confined.get(uid)
     kept = confined.nodes if confined and confined.memory else NodeSet()
@@ -95,9 +95,9 @@ def _worse(before: Ledger, state: State, uid: str) -> bool:
 
 
 def _differs(before: Ledger, after: Ledger, pod: Pod) -> bool:
-    """Say whether something else is to be told of a pod."""
-    told = (
+    """Say whether there is something new to report of a pod."""
+    reports = (
         (ledger.pods[pod.uid], [ledger.grant(pod.uid, each.name) for each in pod.containers])
         for ledger in (before, after)
     )
-    return next(told) != next(told)
+    return next(reports) != next(reports)

@@ -10,16 +10,16 @@ Called by `agent.app` before the engine exists. Nothing is written here, nothing
     lacks it     a known pod's, plausible   adopted: the sets that its containers run on become its grant
     lacks it     a known pod's, otherwise   left to admission, as a pod that ran before the agent (S4:
                                                it is adopted, never refused)
-    lacks it     of nobody known            not touched before the first complete list of pods, unless the checkpoint
-                                              was saved after one: then no agent granted it anything; what the
-                                              list does not name either is left alone (`agent.node.unlisted`)
-    has one that is not there, on whose     an older copy (a restored file, a state folder of before): that grant
-      CPUs one runs that it lacks             is given up, and the checkpoint counts as one saved before a list
-    of this machine, changed, or of other   carried over (`agent.node.migrate`), losses are told
+    lacks it     an unknown pod's           not touched before the first complete list of pods, unless the checkpoint
+                                              was saved after one: then no agent granted it anything. A pod that the
+                                              list lacks, too, is left alone (`agent.node.unlisted`)
+    has a pod without cgroups, and a pod    an older copy (a restored file or state folder): the grant is given up,
+      that it lacks runs on its CPUs          and the checkpoint counts as one saved before a complete list
+    of this machine, changed, or of other   carried over (`agent.node.migrate`); losses are reported
       settings
-    of another machine, or unreadable       put aside by the caller; as if it lacked every pod
+    of another machine, or unreadable       set aside by the caller; as if it lacked every pod
 
-How a pod is adopted, and what its own word is good for, is `agent.node.adopt`'s.
+`agent.node.adopt` says how a pod is adopted, and how far the pod's own condition is trusted.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ from agent.node.fault_isolation import Isolated
 from agent.node.migrate import Loss, migrate
 
 LISTED = "listed"
-"""Key of what is saved with a ledger: whether a complete list of pods had been read by then. A ledger that was saved
-before may lack pods that an earlier agent pinned: the next start treats it like none (absent, as older versions
-saved: it had)."""
+"""Key of a flag that is saved with a ledger: whether a complete list of pods had been read by then. A ledger that was
+saved earlier may lack pods that an agent pinned: the next start treats it like a missing one. Where the flag is
+absent (older versions), a list had been read."""
 
 
 ANSWERS = "answers"
-"""Whose answers were given when it was saved (`Rules.answers`): what is held stays, whoever answers now."""
+"""Key of the compatibility and version in force at the save (`Rules.answers`): grants stay also under another one."""
 NAMES = "names"
-"""The same: container id -> [pod uid, container name], of containers that hold something. Saved with the ledger, and
-within a reconcile period when only names changed: a crash before that loses names, which the API, the runtime or the
-containers' own sets tell as well (`agent.core.cgroups.naming`)."""
+"""Key of container id -> [pod uid, container name], of containers that hold something. Saved with the ledger, and
+within a reconcile period when only names changed. Names that a crash loses come back from the API server, the runtime
+or the containers' own sets (`agent.core.cgroups.naming`)."""
 
 
 def names_in(extra: Mapping[str, object]) -> dict[str, tuple[str, str]]:
-    """The names that were saved with a ledger; none of an older version. What is no name is left out."""
+    """Read the names that were saved with a ledger; an older version saved none. Malformed entries are left out."""
     return {
         str(number): (spot[0], spot[1])
         for number, spot in mapping_of(extra.get(NAMES)).items()
@@ -66,21 +66,21 @@ def names_in(extra: Mapping[str, object]) -> dict[str, tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The ledger to begin with, and how it came about (uids, sorted).
+    """The first ledger, and how it was made (uids, sorted).
 
     Attributes:
         ledger: what the engine starts from; differs from the checkpoint's unless `as_saved`.
         kept: pods that the checkpoint had.
         adopted: pods whose grants were read from their cgroups.
         running: pods that are known, have cgroups, and are left to admission.
-        unknown: pods that have cgroups, and that nobody knows yet.
+        unknown: pods that have cgroups and stand in neither the checkpoint nor the list of pods.
         losses: what could not be carried over.
-        untold: sentences on pods that run and hold nobody knows which devices.
+        untold: a sentence on each running pod that holds devices, where no source says which.
         saved: there was a checkpoint that could be read.
         as_saved: its ledger was taken as it is.
         complete: the checkpoint knew of every pod; if not, nothing is written before the first complete list.
         before: the checkpoint's ledger; None where there was none.
-        standing: who stands on CPUs of pods that are not Guaranteed: it started while no agent ran.
+        standing: containers that run on CPUs granted to pods that are not Guaranteed, started while no agent ran.
     """
 
     ledger: Ledger
@@ -108,7 +108,7 @@ def recover(
     words: Mapping[str, AnnotatedGrant] | None = None,
     only: Collection[str] | None = None,
 ) -> Recovered:
-    """Put the three sources together.
+    """Make the first ledger from the three sources.
 
     Args:
         node: the managers on this machine with these settings.
@@ -117,8 +117,8 @@ def recover(
         names: container id -> (pod uid, container name), as far as known.
         pods: the pods that are known now; may be empty (the API is away).
         complete: what was saved with `saved` under LISTED.
-        words: what pods carry of an earlier agent's words, by uid: used where no checkpoint knows the pod.
-        only: uids of those that may be adopted; None for all.
+        words: what an earlier agent recorded on pods, by uid: used for pods that the checkpoint lacks.
+        only: uids of the pods that may be adopted; None for all.
     """
     base = saved or node.start()
     overtaken = _overtaken(base, observed, node.reserved)
@@ -139,7 +139,7 @@ def recover(
     for pod in here:
         if only is not None and pod.uid not in only:
             continue
-        with Isolated(lambda _error: None):  # left to admission, which tells of it
+        with Isolated(lambda _error: None):  # left to admission, which reports it
             if adopter.adopt(pod, by_pod[pod.uid], of_pods.get(pod.uid)):
                 adopted.append(pod.uid)
     adopter.confine()
@@ -164,9 +164,9 @@ def recover(
 
 
 def _overtaken(ledger: Ledger, observed: Observed, reserved: CpuSet) -> tuple[str, ...]:
-    """Pods of a ledger that are not there, and on whose CPUs somebody was put whom it does not know.
+    """Find the pods of a ledger that have no cgroup and on whose CPUs a pod runs that the ledger lacks.
 
-    Nothing is put anywhere that was not saved: a later ledger than this one knew him.
+    An agent writes only what it has saved. So a later ledger than this one had that pod.
     """
     there = {cgroup.pod_uid for cgroup in observed.cgroups}
     may_be_granted = own_sets(observed, reserved)
@@ -181,10 +181,10 @@ def _overtaken(ledger: Ledger, observed: Observed, reserved: CpuSet) -> tuple[st
 
 
 def of_another_machine(saved: Ledger, node: Node, observed: Observed, pods: Iterable[Pod]) -> bool:
-    """Whether a ledger was brought here from elsewhere: a copied disk, a restored backup.
+    """Say whether a ledger was made on another machine: a copied disk, a restored backup.
 
-    Machines change, too: a CPU goes offline, memory is taken out. Then some pod of the ledger is still here. If none
-    is, and others are, it would give the CPUs that they run on to strangers, and they would be moved.
+    The same machine changes as well: a CPU goes offline, memory is taken out. Then some pod of the ledger is still
+    here. If none is while other pods run, the ledger would grant the CPUs of these pods again, and move them.
     """
     if saved.machine == node.machine.digest or not saved.pods:
         return False
@@ -195,7 +195,7 @@ def of_another_machine(saved: Ledger, node: Node, observed: Observed, pods: Iter
 
 
 def _stands(ledger: Ledger, node: Node) -> bool:
-    """Whether a saved ledger is exactly what this machine and these settings would have."""
+    """Say whether a saved ledger is exactly what this machine and these settings would have."""
     if any(invariants.broken_rules(ledger, node, earlier=tuple(ledger.pods))):
         return False
     start = node.start()

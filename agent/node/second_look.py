@@ -1,10 +1,11 @@
-"""Refused pods are decided once more while none of their own containers exists: so no container is moved. Pure.
+"""Decide once more on refused pods while none of their own containers exists: so no container is moved. Pure.
 
-The pods that wait have their turn in the line before (safety.md S11, `agent.node.wait_queue`). Then follow, in
-order of creation, the refused pods that start on the shared pool all the same, and those that are to be ended while
-the room may still appear (`OPEN`): none of them delays a pod that waits. One that is refused again keeps what it was
-told, unless another pod, or none, is about to leave its room now (`agent.node.leavers`). A pod that waits is told
-what the last decision says. The last word on a pod says what was true at that decision (`Refusal.as_of`).
+The pods that wait have their turn in the queue before (safety.md S11, `agent.node.wait_queue`). Then follow, in order
+of creation, the refused pods that start on the shared pool all the same, and those that are to be ended while the
+room may still appear (`OPEN`): none of them delays a pod that waits. A pod that is refused again keeps its reported
+refusal, unless another pod, or none, is about to leave its room now (`agent.node.leavers`). For a pod that waits, the
+refusal of the latest decision is reported. The final report on a pod says what was true at its decision
+(`Refusal.as_of`).
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from agent.node.transitions import Moment, Transition
 from agent.node.wait_queue import crowded_out, queue_of, waits
 
 MOST_AGAIN = 16
-"""Refused pods that are decided once more at one look; the others have their turn at the next."""
+"""Refused pods that are decided once more at one look; the rest has its turn at the next."""
 LOOK = 1.0
 """Seconds between two looks while a refusal is open."""
 
 
 def candidates(state: State, at: Moment) -> list[str]:
-    """Uids of the refused pods that are looked at once more, in order of creation."""
+    """List the refused pods (uids) that may be decided once more, in order of creation."""
     found = [
         known for known in state.pods.values()
         if known.refusal is not None and FINAL not in known.refusal.facts
@@ -43,8 +44,8 @@ def candidates(state: State, at: Moment) -> list[str]:
 def chosen(state: State, aside: Collection[str], at: Moment) -> tuple[State, list[str]]:
     """Choose the refused pods that are decided once more at this look, and count the look.
 
-    They are few at once: those first that were decided on longest ago, each again only where the ledger or the
-    managers have changed since, or its refusal is open.
+    They are few at once, those first whose last decision is oldest. A pod is chosen again only where the ledger or
+    the managers have changed since, or its refusal is open.
 
     Args:
         state: before.
@@ -64,9 +65,9 @@ def _another(state: State, known: TrackedPod, refusal: Refusal, at: Moment) -> b
     if OPEN in refusal.facts:
         return True  # at least to be closed
     if waits(known, state.node.rules):
-        return True  # its turn is in the line: here only what it was told is kept true
+        return True  # its turn is in the queue: here only its reported refusal is kept true
     if known.pod.uid in at.running:
-        return refusal.as_of() is not refusal  # it names a holder, and is the last word from now on
+        return refusal.as_of() is not refusal  # it names a holder, and is final from now on
     return _wish(state, known) is OnMisalignment.RUN
 
 
@@ -75,21 +76,21 @@ def _wish(state: State, known: TrackedPod) -> OnMisalignment:
 
 
 def once_more(state: State, uids: Collection[str], at: Moment) -> Transition:
-    """Decide on refused pods once more, in this order; told are those that are in, or whose refusal changed.
+    """Decide on refused pods once more, in this order; report pods that are admitted, or whose refusal changed.
 
     Args:
         state: before.
         uids: pods of `candidates`.
         at: the moment.
     """
-    told, problems = [], list[str]()
+    to_report, problems = [], list[str]()
     for uid in uids:
         known = state.pods[uid]
         step = _one(state, known, at)
-        told += [known.pod] if step.to_report else []
+        to_report += [known.pod] if step.to_report else []
         problems += step.problems
         state = step.state
-    return Transition(state, tuple(told), tuple(problems))
+    return Transition(state, tuple(to_report), tuple(problems))
 
 
 def _one(state: State, known: TrackedPod, at: Moment) -> Transition:
@@ -112,7 +113,7 @@ def _one(state: State, known: TrackedPod, at: Moment) -> Transition:
 
 
 def _decided_now(state: State, known: TrackedPod, was: Refusal, at: Moment) -> TrackedPod:
-    """The pod that waits with the words of a decision now; whether it is let in, or ended, is for the line to say."""
+    """Renew the refusal of a pod that waits by a decision now; only the queue lets the pod in or ends it."""
     uid, node, given = known.pod.uid, state.node, state.given.get(known.pod.uid)
     _, new = decided(
         node, state.ledger, known, given=given, unwritable="", switches=state.switches, now=at.now,
@@ -130,13 +131,13 @@ def _decided_now(state: State, known: TrackedPod, was: Refusal, at: Moment) -> T
 
 
 def _refused_again(state: State, after: State, known: TrackedPod, new: TrackedPod, at: Moment) -> Transition:
-    """What becomes of a pod for which there is still no room.
+    """Follow one more refusal of a pod: close an open refusal in time, and report what is new in it.
 
     Args:
         state: before, with the pod as it is known.
-        after: after it was refused once more.
+        after: the state after the pod was refused once more.
         known: the pod as it was.
-        new: the same, after.
+        new: the pod after it.
         at: the moment.
     """
     before, refusal = known.refusal, new.refusal
@@ -144,7 +145,7 @@ def _refused_again(state: State, after: State, known: TrackedPod, new: TrackedPo
         return Transition(state)
     soon = HOLDER in refusal.facts or known.early
     still = soon and _stays_open(known, at)
-    if OPEN in before.facts and not still:  # the last word: what its wish says is done to it now
+    if OPEN in before.facts and not still:  # final: its wish is carried out now
         said = _in_line(state, last_word(state, new), at)
         acts = _wish(state, known) is not OnMisalignment.RUN or _other_words(state, known, before, refusal)
         return Transition(after.with_pods(said), (known.pod,) if acts or known.early else ())
@@ -154,7 +155,7 @@ def _refused_again(state: State, after: State, known: TrackedPod, new: TrackedPo
 
 
 def _other_words(state: State, known: TrackedPod, before: Refusal, now: Refusal) -> bool:
-    """Whether a refusal says something new: of a pod that waits all counts, of another one only the holder."""
+    """Say whether a refusal differs: for a pod that waits all of it counts, for any other pod the holder alone."""
     if before.facts.get(HOLDER) != now.facts.get(HOLDER):
         return True
     said = ((each.reason, each.container, each.message, each.details) for each in (before, now))
@@ -162,12 +163,12 @@ def _other_words(state: State, known: TrackedPod, before: Refusal, now: Refusal)
 
 
 def _in_line(state: State, known: TrackedPod, at: Moment) -> TrackedPod:
-    """The pod that waits, in line, or refused for good where the line has no place for it; any other as it is."""
+    """Refuse a waiting pod for good where the queue has no place for it; any other pod stays as it is."""
     pods, rules = {**state.pods, known.pod.uid: known}, state.node.rules
     out = crowded_out(pods, rules, state.switches.most_waiting, at.now - LEAVES_WITHIN)
     return out.get(known.pod.uid, known)
 
 
 def _stays_open(known: TrackedPod, at: Moment) -> bool:
-    """Whether an open refusal stays open: not once a container exists, and not for long."""
+    """Say whether an open refusal stays open: until a container exists, for LEAVES_WITHIN seconds at most."""
     return known.pod.uid not in at.running and at.now - known.since < LEAVES_WITHIN

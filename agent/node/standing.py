@@ -1,6 +1,6 @@
 """What a pod holds, where, in which state, and why: the one answer that every surface renders. Pure.
 
-Page, tables, gauges and simulations ask here and translate `PodState` into their own documented words.
+Page, tables, gauges and simulations ask here and translate `PodState` into their own documented terms.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ GONE = "it ended; what it held is freed when no process is left in its cgroups"
 
 
 class PodState(StrEnum):
-    """What is true of a pod, in one word."""
+    """The state of a pod."""
 
     ALIGNED = "aligned"  # it holds something, and that lies as its policy wants
-    NOT_ALIGNED = "not-aligned"  # it holds something that does not
+    NOT_ALIGNED = "not-aligned"  # it holds something that lies otherwise
     SHARED = "shared"  # it holds nothing of its own: it runs on the shared pool
     OVERRULED = "runs-unaligned"  # its policy refused it, and it runs all the same (onMisalignment: run)
     LEFT_ALONE = "left-alone"  # numalign does not touch it (safety.md S2)
-    WAITING = "waiting"  # refused, and in the line
+    WAITING = "waiting"  # refused, and in the queue for room
     REFUSED = "refused"
-    UNSCHEDULABLE = "unschedulable"  # of a simulation: no node has the sums for it
+    UNSCHEDULABLE = "unschedulable"  # of a simulation: no node has enough left in sum
     ENDED = "ended"
-    UNDECIDED = "undecided"  # nothing has bound it, or accepted it, so nothing is decided
-    NOT_ENFORCED = "not-enforced"  # the kernel does not have what the ledger says
+    UNDECIDED = "undecided"  # neither bound by a scheduler nor accepted by the kubelet: no decision yet
+    NOT_ENFORCED = "not-enforced"  # its cgroups differ from the ledger
 
 
 @dataclass(frozen=True, slots=True)
 class StandingPod:
-    """One pod.
+    """What is true of one pod.
 
     Attributes:
         pod: as admitted, else as last seen.
-        state: in one word.
-        why: one sentence where there is something to say.
-        record: of the ledger, None where it is not in.
-        known: what is remembered beside the ledger, None where nothing is.
+        state: its state.
+        why: one sentence on the state; "" where the state says all.
+        record: its entry in the ledger; None for a pod without one.
+        known: what is remembered beside the ledger; None for a pod of the ledger alone.
         unenforced: container -> what of its grant is not in force.
-        ledger, node: where `holdings` are read; the node is None where the machine is not known.
+        ledger, node: the sources of `holdings`; the node is None where the machine is not known.
     """
 
     pod: Pod
@@ -74,21 +74,21 @@ class StandingPod:
 
 
 def standing_of(state: State, uid: str) -> StandingPod | None:
-    """The standing of a pod in a state; None for a pod that is not known."""
+    """Say what a state knows of a pod; None for an unknown pod."""
     return standing_in(state.shown, state.node, state.pods, uid, state.unenforced.get(uid, IN_FORCE))
 
 
 def standing_in(
     ledger: Ledger, node: Node | None, pods: Mapping[str, TrackedPod], uid: str, unenforced: Unenforced = IN_FORCE
 ) -> StandingPod | None:
-    """The same of the parts of a state, as they are saved.
+    """Say what the saved parts of a state know of a pod; None for an unknown pod.
 
     Args:
         ledger: the grants.
         node: the managers; None where the machine is not known.
         pods: every known pod.
-        uid: of the pod.
-        unenforced: what of its grant is not in force.
+        uid: the pod.
+        unenforced: container -> what of its grant is not in force.
     """
     known, record = pods.get(uid), ledger.pods.get(uid)
     pod = record.pod if record else known.pod if known else None
@@ -113,7 +113,7 @@ def _state(
 
 
 def _remembered(known: TrackedPod, node: Node | None, *, inside: bool) -> tuple[PodState, str] | None:
-    """What counts more than the ledger's entry; None where that entry says all."""
+    """Return the state that goes before the ledger's entry; None where that entry decides."""
     if known.ended:
         return PodState.ENDED, GONE
     if known.exempt:

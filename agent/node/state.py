@@ -1,8 +1,8 @@
 """All that the engine knows, as one value. A transition makes the next one (`agent.node.transitions`).
 
-A state counts from the moment that it is saved; what could not be checked or saved was never one. Whoever reads takes
-the one that counts, and no lock: answers to the runtime, which never waits (safety rule S9), the page,
-metrics; a write that hangs holds up nobody (S8).
+A state counts from the moment that it is saved; a state that fails its check or its save never counts. Readers take
+the state that counts without a lock: the answers to the runtime, which never waits (safety rule S9), the page and
+metrics. So a write that hangs delays no reader (S8).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agent.node.tracked_pod import SWITCHES, Switches, TrackedPod, with_unsaved_
 from agent.node.unenforced_pods import UnenforcedPods
 
 MOST_GONE = 1000
-"""Pods that are gone and still known as such: what is late by minutes, of ten times the pods that a node has."""
+"""Pods that are gone and still known as such, at most: ten times a node's pods. News of them come minutes late."""
 
 
 @dataclass(frozen=True)
@@ -34,31 +34,31 @@ class State:
     Attributes:
         ledger: the grants.
         node: the managers, with the devices that the kubelet reports.
-        device_tracker: the kubelet's words on devices.
-        pods: every known pod, by uid; whoever holds something is among them.
+        device_tracker: the devices that the kubelet and claims reported.
+        pods: every known pod, by uid; every holder of a grant is among them.
         switches: the engine's own settings.
-        saved: the grants as the store has them; None where it has none. Another machine's or other settings' grants
-            are in `ledger` though they could not be saved.
+        saved: the grants as the store has them; None where it has none. After a change of machine or settings,
+            `ledger` has the new grants even while they cannot be saved.
         names_saved: the containers' names that were saved with them.
-        cut_saved: the same of what applications' own cgroups had before they were cut.
-        unwritable: why the ledger cannot be saved; "" while it can. New grants are refused meanwhile.
-        starts: containers that started while nothing could be saved, and left what their init containers held.
+        cut_saved: the sets of applications' own cgroups before they were cut, as saved with them.
+        unwritable: why the ledger cannot be saved; "" while it can. Until then new grants are refused.
+        starts: containers that started while the store was unwritable, so that their init containers' grants stay.
         pending: machine and settings that could not be followed yet.
-        retries: pods that break something.
+        retries: pods that were set aside, and when each is tried again.
         looks: when refused pods were decided once more (`agent.node.second_look`).
-        complete: the ledger that was begun with lacks no pod.
+        complete: the first ledger lacks no pod.
         listed: a complete list of pods was read.
         all_named: the API server or the runtime has named every container since this agent began.
-        yields: why nothing is written though the settings allow it: who found it -> the sentence (safety
-            rule S10: never two writers).
+        yields: why nothing is written though the settings allow it: source -> sentence (safety rule S10: never two
+            writers).
         truce: how long a writer that fights is left alone.
-        unenforced_pods: for whom the kernel does not have what the ledger says.
-        settled: all that holds was in force at the end of the last look.
-        cleared: of containers' own CPUs, those that others have left, as far as they could be made to: uid ->
-            container -> CPUs. As the CPUs were written last, without what was given up since.
-        staying: CPUs that containers gave up, and had not left when the CPUs were written last, or gave up since.
+        unenforced_pods: pods whose cgroups differ from the ledger, as reported.
+        settled: every grant was in force at the end of the last look.
+        cleared: CPUs of a container that their earlier holders have left: uid -> container -> CPUs. As of the last
+            write of CPUs, without what was given up since.
+        staying: CPUs that containers gave up and may still run on: by the last write of CPUs, or given up since.
         broken: why the cgroups cannot be read; "" while they can.
-        fault: why the last look went wrong; "" if it did not.
+        fault: why the last look went wrong; "" if it went well.
         faults: pods whose sets could not be worked out at the last look: uid -> why.
         unbound: containers whose memory stays unbound: id -> the nodes where they have pages (safety.md S4).
         gone: uids of the pods that went last; only the watch may bring one back.
@@ -96,15 +96,15 @@ class State:
 
     @cached_property
     def stands(self) -> bool:
-        """Whether the grants are what the store holds."""
+        """Whether the store has these grants."""
         return self.ledger == self.saved
 
     @cached_property
     def in_effect(self) -> Ledger:
-        """The grants, with the pool that may be written: none of it is granted, here or in what the store holds.
+        """The grants, with the shared pool that may be written: the saved pool, minus all that is granted here.
 
-        The two differ while the disk refuses and the machine or the settings have changed, or pods were found that no
-        ledger had. The pool is the saved one until then: a save comes first, then it widens.
+        The two ledgers differ while the disk refuses and the machine or the settings have changed, or pods were found
+        that the ledger lacked. The pool widens only after a save.
         """
         saved = self.saved
         if saved is None or self.stands:
@@ -114,33 +114,33 @@ class State:
 
     @cached_property
     def unsaved(self) -> frozenset[tuple[str, str]]:
-        """Containers (pod uid, name) that were found on what they hold, which the store does not have yet."""
+        """Containers (pod uid, name) whose grants the store does not have yet."""
         return frozenset() if self.stands else frozenset(_not_in(self.saved, self.ledger))
 
     @cached_property
     def shown(self) -> Ledger:
-        """The grants with a word on each pod whose change could not be saved, for people."""
+        """The grants for people: each pod whose change could not be saved has a sentence on that."""
         return with_unsaved_changes(self.ledger, self.pods, self.unwritable)
 
     @property
     def listening(self) -> bool:
-        """Whether cgroups are written at all: who runs is known."""
+        """Whether cgroups may be written: every pod that runs is known."""
         return self.complete or self.listed
 
     @property
     def missing(self) -> dict[str, str]:
-        """What an agent that just began does not know yet: "pods", "names" -> a sentence."""
+        """What an agent lacks after its start: "pods", "names" -> a sentence."""
         found = {} if self.listed else {"pods": "no complete list of pods has been read yet: nothing is freed"}
         if not self.all_named:
             found["names"] = (
-                "neither the API server nor the runtime has named the containers yet: those that nobody can name "
+                "neither the API server nor the runtime has named the containers yet: those without a name "
                 "are left where they are"
             )
         return found
 
     @property
     def lingering(self) -> CpuSet:
-        """Find the CPUs that containers may still stand on, and do not hold any more by what is saved."""
+        """Find the CPUs that containers gave up, by the saved ledger, and may still run on."""
         books = self.saved.cpus.assigned if self.saved else {}
         return self.staying | CpuSet.union(
             cpus - books.get(uid, {}).get(name, CpuSet())
@@ -155,20 +155,20 @@ class State:
 
     @property
     def unenforced(self) -> Mapping[str, Unenforced]:
-        """What was told of pods for whom the kernel does not have what the ledger says, by uid."""
+        """Pods whose cgroups differ from the ledger, as reported: uid -> container -> why."""
         return self.unenforced_pods.reported
 
     def over(self, uid: str) -> bool:
-        """Whether a pod has ended or is gone: all news of it are old, but for the watch's."""
+        """Say whether a pod has ended or is gone: then only the watch has newer news of it."""
         return uid in self.gone or (uid in self.pods and self.pods[uid].ended)
 
     def with_pods(self, *pods: TrackedPod, ledger: Ledger | None = None) -> State:
-        """With pods as they are known now, and other grants where some are named."""
+        """Copy the state with these pods, and with another ledger where one is given."""
         known = {**self.pods, **{each.pod.uid: each for each in pods}} if pods else self.pods
         return replace(self, pods=known, ledger=self.ledger if ledger is None else ledger)
 
     def without(self, uids: Collection[str]) -> State:
-        """Without pods that are gone, and hold nothing; late news of them are known as such from now on."""
+        """Copy the state without pods that are gone and hold nothing; it remembers their uids for late news."""
         if not uids:
             return self
         gone = [*(uid for uid in self.gone if uid not in uids), *sorted(uids)]

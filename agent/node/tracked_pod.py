@@ -14,7 +14,7 @@ from agent.model.pod import Pod, Stage
 from agent.model.rules import HOLD_BACK_OTHERS, SANDBOXES_PER_MINUTE, WAITING_LIMIT, OnMisalignment
 
 Exempt = Callable[[Pod], str]
-"""Why a pod is left alone (safety.md S2), "" when it is not."""
+"""Says why a pod is left alone (safety.md S2); "" for every other pod."""
 
 
 KUBELET_RETRY = 12
@@ -31,12 +31,12 @@ class Switches:
     """Settings that are the engine's own.
 
     Attributes:
-        observe_only: the kill switch (S3): decide and tell, write nothing.
+        observe_only: the kill switch (S3): decide and report, write nothing.
         pin_adopted: pods that ran before the agent get exclusive CPUs, too (S4).
         lift_quota: pods with exclusive CPUs lose their CFS quota (S16).
         waiting_limit: seconds that a pod may wait for room (S11).
         most_waiting: pods that may wait at once (S11).
-        hold_back_others: seconds of its wait in which a pod holds back those of other namespaces, too (S11).
+        hold_back_others: seconds of its wait in which a pod holds back pods of other namespaces, too (S11).
     """
 
     observe_only: bool = False
@@ -58,14 +58,14 @@ class TrackedPod:
     Attributes:
         pod: as last seen.
         settings: its annotations, checked.
-        refusal: why it was refused, None when it is in.
-        exempt: why it is left alone (safety.md S2), "" when it is not.
+        refusal: why it was refused; None for an admitted pod.
+        exempt: why it is left alone (safety.md S2); "" for every other pod.
         ran: it ran before the agent knew it.
-        ended: it left the API (or finished); its grant goes when no process is left in its cgroups (safety.md S13).
-        unsaved: it is not in the ledger only because that could not be saved: tried again when it can.
-            Of a pod that is in the ledger: what it asks for now could not be saved, and it keeps what it has.
-        softer: what is done to it instead of what it asks for, since its owner had too many refused (safety.md S12).
-        since: when it began to wait for room, on a monotonic clock; 0.0 where it never did.
+        ended: it left the API (or finished); its grant is released when its cgroups are empty (safety.md S13).
+        unsaved: its decision could not be saved, and is made again when the store can be written. A pod that is in
+            the ledger keeps its grant until then.
+        softer: the milder wish that replaces its own, since too many pods of its owner were refused (safety.md S12).
+        since: when it began to wait for room, on a monotonic clock; 0.0 for a pod that never waited.
         early: the runtime asked for it before the watch brought it.
     """
 
@@ -82,12 +82,12 @@ class TrackedPod:
 
     @property
     def decided(self) -> bool:
-        """Whether it was decided on: not before a scheduler bound it or the kubelet accepted it."""
+        """Whether the pod was decided on: not before a scheduler bound it or the kubelet accepted it."""
         return self.pod.stage is not Stage.NAMED
 
 
 def on_shared_pool(ledger: Ledger, pod: Pod, node: Node, why: str, *, adopted: bool) -> Ledger:
-    """The ledger with a pod that holds nothing and runs on the shared pool; `why` when it wanted more."""
+    """Enter a pod that holds nothing and runs on the shared pool; `why` says what it wanted more."""
     record = PodRecord(
         pod=pod, policy=node.rules.topology.policy, scope=node.rules.topology.scope,
         aligned=dict.fromkeys((each.name for each in pod.containers), not why), why={"": why} if why else {},
@@ -97,15 +97,15 @@ def on_shared_pool(ledger: Ledger, pod: Pod, node: Node, why: str, *, adopted: b
 
 
 def softer(settings: PodSettings, wish: OnMisalignment | None) -> PodSettings:
-    """What a pod asks for, or something milder that is done instead; nothing is milder than to run."""
+    """Replace a pod's wish by a milder one; the wish to run is the mildest."""
     if wish is None or settings.on_misalignment is OnMisalignment.RUN:
         return settings
     return replace(settings, on_misalignment=wish)
 
 
 def with_unsaved_changes(ledger: Ledger, known: Mapping[str, TrackedPod], unwritable: str) -> Ledger:
-    """The ledger with a word on each pod that runs and whose change could not be saved: for readers only."""
-    told = {}
+    """Add a sentence to the record of each running pod whose change could not be saved: for readers only."""
+    marked = {}
     for uid, each in known.items():
         record = ledger.pods.get(uid)
         if record is not None and each.unsaved:
@@ -116,17 +116,17 @@ def with_unsaved_changes(ledger: Ledger, known: Mapping[str, TrackedPod], unwrit
                 f"{what}: {unwritable or 'the ledger could not be saved'}; it keeps what it has until it can be saved"
             )
             aligned = {name: good and name not in names for name, good in record.aligned.items()}
-            told[uid] = replace(record, aligned=aligned, why={**record.why, **dict.fromkeys(names or [""], why)})
-    return replace(ledger, pods={**ledger.pods, **told}) if told else ledger
+            marked[uid] = replace(record, aligned=aligned, why={**record.why, **dict.fromkeys(names or [""], why)})
+    return replace(ledger, pods={**ledger.pods, **marked}) if marked else ledger
 
 
 def same(old: Pod, new: Pod) -> bool:
-    """Whether nothing that a decision depends on changed."""
+    """Say whether a decision on the pod would see the same request and annotations."""
     return same_room(old, new) and old.annotations == new.annotations
 
 
 def same_room(old: Pod, new: Pod) -> bool:
-    """Whether a pod asks for the same CPUs, memory and devices, whatever its annotations say."""
+    """Say whether a pod requests the same CPUs, memory and devices; annotations do not count."""
     return (old.containers, old.requests, old.limits) == (new.containers, new.requests, new.limits)
 
 
@@ -136,6 +136,6 @@ def not_saved(unwritable: str) -> Refusal:
 
 
 def owns(ledger: Ledger, uid: str, node: Node) -> bool:
-    """Say whether a pod holds what no other pod may use: CPUs, or devices of numalign's and not of the kubelet's."""
+    """Say whether a pod holds something for itself: CPUs, or devices that numalign hands out."""
     held = {resource for by in ledger.devices.held.get(uid, {}).values() for resource in by}
     return uid in {*ledger.cpus.assigned, *ledger.cpus.pools} or bool(held - node.inventory.reported)

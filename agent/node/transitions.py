@@ -1,8 +1,8 @@
-"""What each event makes of the state. Pure: no clock, no file, no lock; nothing here is saved, written or told.
+"""What each event makes of the state. Pure: no clock, no file, no lock; nothing here is saved, written or reported.
 
-A transition takes a state and an event and returns the next state, with the pods of whom something new is to be told.
-Whether that state counts is for `agent.engine.effects`: it must pass the check of the books, and be saved. What disk,
-kernel and other programs answer is in `agent.node.answers`. Forecasts go through the same transitions.
+A transition takes a state and an event and returns the next state, with the pods to report. `agent.engine.effects`
+checks that state against the rules of the books and saves it; from then on it counts. What disk, kernel and other
+programs answer is in `agent.node.answers`. Forecasts go through the same transitions.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ MOST_TOLD = 1000
 T = TypeVar("T")
 
 Told = Callable[[Node, Ledger, TrackedPod, Given | None], TrackedPod]
-"""(managers, ledger before the decision, pod, devices that the kubelet gave it) -> the pod as it is told."""
+"""(managers, ledger before the decision, pod, devices that the kubelet gave it) -> the pod as it is reported."""
 
 
 def as_it_is(_node: Node, _ledger: Ledger, known: TrackedPod, _given: Given | None) -> TrackedPod:
-    """Nothing is added."""
+    """Return the pod unchanged."""
     return known
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a decision needs that is in no state.
+    """What a decision needs beside the state.
 
     Attributes:
         now: on a steady clock, in seconds.
         exempt: which pods are left alone.
         judge: holds admissions against the nodes' real memory (safety.md S7).
-        told: what is added to a pod for people (`agent.node.obstacle`).
+        told: adds the cause of a refusal for people (`agent.node.obstacle`).
         running: uids of the pods of which a container exists.
     """
 
@@ -75,7 +75,7 @@ class Transition:
 
     Attributes:
         state: the next one.
-        to_report: pods of whom something new is to be told, in order.
+        to_report: pods with something new to report, in order.
         problems: sentences on what is wrong.
     """
 
@@ -85,14 +85,14 @@ class Transition:
 
 
 def begun(node: Node, ledger: Ledger, switches: Switches, *, saved: bool, complete: bool) -> State:
-    """The state that an engine begins with.
+    """Make the state that an engine begins with.
 
     Args:
         node: the managers.
         ledger: the grants (`agent.node.recover`).
         switches: the engine's own settings.
         saved: the store has the ledger.
-        complete: see State.
+        complete: the ledger lacks no pod (`State.complete`).
     """
     device_tracker = DeviceTracker(node, reported_before(ledger, node))
     known = {
@@ -114,13 +114,13 @@ def begun(node: Node, ledger: Ledger, switches: Switches, *, saved: bool, comple
 
 
 def pod_seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
-    """A pod was listed, added or changed. Nothing is decided before a scheduler bound it or the kubelet accepted it.
+    """Take in a pod that was listed, added or changed; decide on it once it is bound or the kubelet accepted it.
 
     Args:
         state: before.
         pod: as it is now.
         at: the moment.
-        ran: it runs already: adopted, never refused (safety.md S4). One that was decided on before stays what it was.
+        ran: it runs already: adopted, never refused (safety.md S4). A pod that was decided on keeps its flag.
     """
     known = state.pods.get(pod.uid)
     pod = as_the_kubelet_sees(pod, state.node.rules, known.pod if known else None)
@@ -128,7 +128,7 @@ def pod_seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
         pod = as_counted(pod, known.pod, less=pod.uid not in state.ledger.pods or known.refusal is not None)
     accepted = pod.stage is not Stage.NAMED
     if not accepted and known is not None:
-        pod = replace(pod, stage=known.pod.stage)  # the runtime starts it already, which is the newer word
+        pod = replace(pod, stage=known.pod.stage)  # the runtime starts it already: that is newer
     if pod.uid in state.gone:  # a static pod that is back
         state = replace(state, gone={uid: None for uid in state.gone if uid != pod.uid})
     if pod.stage is Stage.NAMED:
@@ -151,12 +151,12 @@ def pod_seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
 
 
 def unplaced(state: State, uid: str) -> State:
-    """A refused pod that is to be decided once more: it has no place in the ledger."""
+    """Take a refused pod that is to be decided once more out of the ledger."""
     return replace(state, ledger=state.node.release(state.ledger, uid)) if uid in state.ledger.pods else state
 
 
 def retry(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
-    """A pod is decided on once more; it is told of when it is in now, or refused for more than a full disk."""
+    """Decide once more on a pod; report it when it is admitted, or refused for more than an unwritable store."""
     before, step = state.pods.get(pod.uid), tried(state, pod, at, ran=ran)
     known = step.state.pods[pod.uid]
     new = known.refusal is None or (before is not None and before.unsaved and not known.unsaved)
@@ -164,19 +164,19 @@ def retry(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
 
 
 def tried(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
-    """Decide on a pod. One with which that goes wrong is set aside, with all that it holds, until it changes."""
+    """Decide on a pod. Where that fails, set the pod aside with all that it holds, until the pod changes."""
     try:
         free = state
         if was_set_aside(state.ledger, pod.uid):
             free = replace(state, ledger=state.node.release(state.ledger, pod.uid))
         return decide(free, pod, at, ran=ran)
-    except Exception as error:  # noqa: BLE001 - of whatever kind (engine.alone)
+    except Exception as error:  # noqa: BLE001 - of any kind: it is this pod's alone
         text = f"pod {pod.key} is set aside until it changes: {sentence(error)}"
         return Transition(put_aside(state, pod, ran=ran), problems=(text,))
 
 
 def decide(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
-    """Put a pod into the ledger, or a refusal beside it; told are others that have no place in line any more."""
+    """Put a pod into the ledger, or a refusal beside it; report the pods that lost their place in the queue by it."""
     before, rules = state.pods.get(pod.uid) or TrackedPod(pod, PodSettings()), state.node.rules
     known = TrackedPod(
         pod, softer(checked_settings(state.node, pod), before.softer), exempt=at.exempt(pod), ran=ran,
@@ -197,7 +197,7 @@ def decide(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
 
 
 def reopened(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
-    """Decide once more on a refused pod of which nothing runs, and which may fit now: no refusal before is final."""
+    """Decide once more on a refused pod of which nothing runs; a final refusal of before does not count."""
     known = state.pods[pod.uid]
     if known.refusal is None or known.exempt:
         return Transition(state)
@@ -207,39 +207,39 @@ def reopened(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
 
 
 def put_aside(state: State, pod: Pod, *, ran: bool) -> State:
-    """A pod that could not be decided on keeps what it holds, or runs on the shared pool."""
+    """Set aside a pod that could not be decided on: it keeps what it holds, or runs on the shared pool."""
     ledger, known = set_aside(state.node, state.ledger, tracked(state, pod, ran=ran))
     return state.with_pods(known, ledger=ledger)
 
 
 def tracked(state: State, pod: Pod, *, ran: bool) -> TrackedPod:
-    """A pod as it is known; a new one with what it asks for."""
+    """Return a pod as it is known; a new pod with its checked annotations."""
     known = state.pods.get(pod.uid)
     return replace(known, pod=pod) if known else TrackedPod(pod, checked_settings(state.node, pod), ran=ran)
 
 
 def adopted(state: State, found: Recovered) -> State:
-    """Pods that run were found, with what they run on, and the ledger lacked them."""
+    """Take in running pods that the ledger lacked, with the CPUs and memory that they run on."""
     pods = [found.ledger.pods[uid].pod for uid in found.adopted]
     known = (TrackedPod(pod, checked_settings(state.node, pod), ran=True) for pod in pods)
     return state.with_pods(*known, ledger=found.ledger)
 
 
 def left_behind(state: State, observed: Observed, there: Collection[str]) -> Transition:
-    """Leave containers of unknown pods their CPUs until no process is left in their cgroups: now all is known."""
+    """Leave containers of unknown pods their CPUs until their cgroups are empty; the ledger is complete then."""
     ledger, left = keep(state.node, state.ledger, observed, there)
     gone = (TrackedPod(ledger.pods[uid].pod, PodSettings(), ran=True, ended=True) for uid in left)
     return Transition(replace(state, ledger=ledger, complete=True).with_pods(*gone), problems=tuple(left.values()))
 
 
 def pods_gone(state: State, uids: Collection[str]) -> State:
-    """Pods ended or left the API. What they hold is freed when their processes have ended (safety.md S13)."""
+    """Mark pods that ended or left the API. Their grants are released when their processes have ended (S13)."""
     known = [uid for uid in uids if uid in state.pods]
     return state.without({*uids} - {*known}).with_pods(*(replace(state.pods[uid], ended=True) for uid in known))
 
 
 def released(state: State, uids: Iterable[str]) -> State:
-    """What pods hold is free again."""
+    """Release all that pods hold."""
     ledger = state.ledger
     for uid in uids:
         ledger = state.node.release(ledger, uid)
@@ -247,18 +247,18 @@ def released(state: State, uids: Iterable[str]) -> State:
 
 
 def containers_seen(state: State, spots: Iterable[tuple[str, str]]) -> State:
-    """Containers (pod uid, name) run: what init containers before them held may go (kubelet rule 5.9)."""
+    """Release what init containers held once the containers (pod uid, name) after them run (kubelet rule 5.9)."""
     ledger = state.ledger
     for uid, name in spots:
         ledger = state.node.container_started(ledger, uid, name)
     return replace(state, ledger=ledger)
 
 
-# ---- the line
+# ---- the queue
 
 
 def let_in(state: State, behind: Collection[str], at: Moment) -> Transition:
-    """Room may have appeared: whoever waits is tried, in order of arrival (safety.md S11), but for those `behind`."""
+    """Try the pods that wait for room, in order of arrival (safety.md S11), without the uids in `behind`."""
     known = {uid: each for uid, each in state.pods.items() if uid not in behind}
     known |= {
         uid: replace(known[uid], exempt=at.exempt(known[uid].pod)) for uid in pending(state.ledger) if uid in known
@@ -268,7 +268,7 @@ def let_in(state: State, behind: Collection[str], at: Moment) -> Transition:
 
 
 def soften(state: State, uid: str, wish: OnMisalignment, now: float) -> State:
-    """From now on something milder is done to a refused pod; without a place in line (safety.md S11) it runs."""
+    """Give a refused pod a milder wish from now on; where the queue has no place for it (safety.md S11), it runs."""
     new = state.with_pods(softened(state.pods[uid], wish, now))
     if len(queue_of(new.pods, new.node.rules)) > new.switches.most_waiting:
         new = state.with_pods(softened(state.pods[uid], OnMisalignment.RUN, now))
@@ -279,32 +279,32 @@ def soften(state: State, uid: str, wish: OnMisalignment, now: float) -> State:
 
 
 def devices_reported(state: State, uid: str, given: Given) -> State:
-    """The kubelet told which devices it gave a pod."""
+    """Record the devices that the kubelet gave a pod."""
     tracker = state.device_tracker
     device_tracker = replace(tracker, given=_known_few(state, tracker.given)).with_given(uid, given)
     return replace(state, device_tracker=device_tracker, node=device_tracker.node(state.node))
 
 
 def claims_reported(state: State, uid: str, claims: Claims) -> State:
-    """It became known which devices a pod's claims gave it."""
+    """Record the devices of a pod's claims."""
     tracker = state.device_tracker
     tracker = replace(tracker, claims=_known_few(state, tracker.claims))
     return replace(state, device_tracker=tracker.claim(uid, claims))
 
 
-def _known_few(state: State, told: Mapping[str, T]) -> Mapping[str, T]:
-    """What may be told before a pod is decided; one that never comes takes no room: of many, unknown ones go."""
-    return told if len(told) < MOST_TOLD else {uid: each for uid, each in told.items() if uid in state.pods}
+def _known_few(state: State, reports: Mapping[str, T]) -> Mapping[str, T]:
+    """Bound the reports that may come before their pods: of too many, keep those of known pods."""
+    return reports if len(reports) < MOST_TOLD else {uid: each for uid, each in reports.items() if uid in state.pods}
 
 
 def devices_late(state: State, uid: str, at: Moment, *, running: bool) -> Transition:
-    """It told so of a pod that is in the ledger, which is decided once more where that may help.
+    """Enter late devices of a pod that is in the ledger; decide once more where that may place it nearer to them.
 
     Args:
-        state: with what it told.
+        state: with the reported devices.
         uid: the pod.
         at: the moment.
-        running: a container of it runs, so that it must stay where it is.
+        running: a container of it runs, so that the pod must keep its place.
     """
     ledger, again = state.device_tracker.late(state.node, state.ledger, uid, started=running)
     if not again:
@@ -315,12 +315,12 @@ def devices_late(state: State, uid: str, at: Moment, *, running: bool) -> Transi
 
 
 def devices_once_more(state: State, before: State, uid: str) -> State:
-    """That could not be checked or saved: it is as it was before, and is told once more with the next look."""
+    """Drop late devices that could not be checked or saved: the next look takes them in again."""
     return replace(state, device_tracker=before.device_tracker).with_pods(replace(before.pods[uid], unsaved=True))
 
 
 def devices_offered(state: State, offered: Iterable[Offered]) -> Transition:
-    """The kubelet told which devices its plugins have; what the settings select of them is the plugins' (S22)."""
+    """Record the devices of the kubelet's plugins; those that the settings select, too, stay the plugins' (S22)."""
     device_tracker, problems = state.device_tracker.offer(offered)
     return Transition(
         replace(state, device_tracker=device_tracker, node=device_tracker.node(state.node)), problems=problems
@@ -331,7 +331,7 @@ def devices_offered(state: State, offered: Iterable[Offered]) -> Transition:
 
 
 def changed(state: State, node: Node, switches: Switches | None, exempt: Exempt) -> tuple[State, Migrated]:
-    """Another machine or other settings are in force: every grant is carried over; what was lost is in `Migrated`."""
+    """Carry every grant over to another machine or other settings; `Migrated` has the losses."""
     device_tracker = replace(state.device_tracker, plain=node)
     node = device_tracker.node(node)
     migrated = migrate(state.ledger, node, reshaped=node.machine.shape != state.node.machine.shape)
@@ -347,13 +347,13 @@ def changed(state: State, node: Node, switches: Switches | None, exempt: Exempt)
 
 
 def each_in_order(state: State, pods: Sequence[Pod], decide_one: Callable[[State, Pod], Transition]) -> Transition:
-    """One transition for each of several pods, as one step."""
-    told, problems = list[Pod](), list[str]()
+    """Make one transition for each of several pods, as one step."""
+    to_report, problems = list[Pod](), list[str]()
     for pod in pods:
         step = decide_one(state, pod)
         state = step.state
-        told += step.to_report
+        to_report += step.to_report
         problems += step.problems
     return Transition(
-        replace(state, retries=state.retries.without([pod.uid for pod in pods])), tuple(told), tuple(problems)
+        replace(state, retries=state.retries.without([pod.uid for pod in pods])), tuple(to_report), tuple(problems)
     )

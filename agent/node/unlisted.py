@@ -1,9 +1,9 @@
-"""Containers that run on CPUs of their own, of pods that nobody knows: neither the ledger nor the list of all pods.
+"""Keep the CPUs of containers of unknown pods: neither the ledger nor the complete list of pods has the pod. Pure.
 
-That is what a pod leaves that was deleted by force while its processes run on, once the ledger is lost as well. An
-earlier agent may have granted it these CPUs, and a grant lasts as long as its cgroup (safety.md S13). Each such set
-that may have been a grant gets a record of a pod without a name, which ended: the set is left alone, nobody else gets
-its CPUs, and they are freed when the cgroup has gone. Pure.
+A pod that was deleted by force leaves such containers while its processes run on, once the ledger is lost as well. An
+earlier agent may have granted it these CPUs, and a grant lasts as long as its cgroup (safety.md S13). Each set that
+may have been a grant gets the record of a nameless pod that has ended: the set stays as it is, its CPUs go to no
+other pod, and they are freed when the cgroup is gone.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from agent.model.pod import Container, Pod, Qos
 from agent.node.adopt import Adopter
 
 NAMESPACE = "?"
-"""Of a pod that nobody knows. No namespace can be called so."""
+"""The namespace in the record of an unknown pod. No real namespace can have this name."""
 
 
 def keep(node: Node, ledger: Ledger, observed: Observed, there: Collection[str]) -> tuple[Ledger, dict[str, str]]:
-    """The ledger with what such pods run on, and uid -> a sentence.
+    """Enter the CPUs that unknown pods run on into the ledger; return it with uid -> a sentence.
 
-    Small sets first: one that would leave the shared pool with nothing is the pool of before itself, unless it lies
-    apart from the pool. Strict reservation leaves no pool where all other CPUs are granted.
+    Small sets come first: a set that would empty the shared pool is the earlier pool itself, unless it is disjoint
+    from the pool of now. Strict reservation leaves no pool where all other CPUs are granted.
 
     Args:
         node: the managers.
-        ledger: the grants of all who are known.
+        ledger: the grants of all known pods.
         observed: the cgroups.
         there: uids of the pods of the complete list.
     """
@@ -42,11 +42,11 @@ def keep(node: Node, ledger: Ledger, observed: Observed, there: Collection[str])
     for each in observed.cgroups:
         mine = each.pod_uid in there or each.pod_uid in ledger.pods
         if may_be_granted(each) and each.cpus != pool and not mine:  # it shares, though the pool has widened since
-            part = each.cpus & node.reserved  # of a mixed set: the rest is a grant, and nobody else's pool
+            part = each.cpus & node.reserved  # of a mixed set: the rest is a grant, outside of the pool
             if part and (each.cpus - part).isdisjoint(pool):
                 parts[each.container_id] = part
             pods.setdefault(each.pod_uid, []).append(each)
-    told: dict[str, str] = {}
+    sentences: dict[str, str] = {}
     for uid, each in sorted(
         ((uid, each) for uid, containers in pods.items() for each in containers),
         key=lambda found: (len(found[1].cpus), found[1].path),
@@ -57,17 +57,17 @@ def keep(node: Node, ledger: Ledger, observed: Observed, there: Collection[str])
         if found is not None and (found.cpus.shared or (pool and own.isdisjoint(pool))):
             ledger = found
             cpus = ", ".join(str(one.cpus) for one in containers)
-            told[uid] = (
+            sentences[uid] = (
                 f"pod uid {uid} is in no list and no ledger, and its containers run on CPUs of their own ({cpus}): "
                 "they are left to it until no process of it is left"
             )
-    return ledger, told
+    return ledger, sentences
 
 
 def _with(
     node: Node, ledger: Ledger, uid: str, containers: list[Cgroup], parts: Mapping[str, CpuSet]
 ) -> Ledger | None:
-    """The ledger with the sets of these containers; None where they may not be grants."""
+    """Enter the sets of these containers into the ledger; None where they cannot be grants."""
     own = {each.container_id: each.cpus - parts.get(each.container_id, CpuSet()) for each in containers}
     sizes = {name: {"cpu": 1000 * len(cpus)} for name, cpus in own.items()}
     pod = Pod(

@@ -1,19 +1,19 @@
-"""The line of pods that wait for room, and resizes that wait for it. Pure: the time is an argument.
+"""The queue of pods that wait for room, and resizes that wait for it. Pure: the time is an argument.
 
-The rules are `agent.core.admission.waiting`'s (safety.md S11) and `agent.core.admission.resize`'s; here is who
-stands in line: pods that were refused, whose wish is to wait, and who were not refused for good. Why a pod is
-refused for good:
+The rules are in `agent.core.admission.waiting` (safety.md S11) and `agent.core.admission.resize`. The queue has the
+pods that were refused, wish to wait, and were not refused for good. Why a pod is refused for good:
 
     never      an empty node would refuse it, too
-    crowd      so many wait that the kubelet's retries would make sandboxes without end, and its namespace has as many
-               places as any: the latest of the namespace with the most gives up its own
-               (`agent.core.admission.waiting`). Not while its room is about to be free (`HOLDER`), for some seconds
+    crowd      so many pods wait that the kubelet's retries would make sandboxes without end: the latest pod of the
+               namespace with the most places loses its place (`agent.core.admission.waiting`). It keeps the place
+               for some seconds while its room is about to be free (`HOLDER`)
     overdue    it waited as long as the settings allow
 
-It stays refused until its containers or requests change, whatever becomes of its annotations (`refused_for_good`).
+Such a pod stays refused until its containers or requests change; annotations do not count (`refused_for_good`).
+`agent.kube.publishing.pod_reporter` ends it.
 
-Whoever tells the API has a pod that is refused for good ended (`agent.kube.publishing.pod_reporter`). Pods whose wish
-is another are decided when they are seen, and may take what the line waits for: its wait is bounded in any case.
+A pod with another wish is decided when it is seen, and may take the room that the queue waits for: every wait is
+bounded.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from agent.node.tracked_pod import Switches, TrackedPod, same_room, softer
 
 
 def waits(known: TrackedPod, rules: Rules) -> bool:
-    """Whether a refused pod's wish is to wait."""
+    """Say whether a refused pod's wish is to wait."""
     return not known.ran and (known.settings.on_misalignment or rules.on_misalignment) is OnMisalignment.WAIT
 
 
 def queue_of(known: Mapping[str, TrackedPod], rules: Rules, but: str = "") -> list[Waiting]:
-    """Who stands in line, without one pod."""
+    """List the pods in the queue, without the pod `but`."""
     return [
         Waiting(each.pod, each.settings, each.since)
         for uid, each in known.items()
@@ -51,15 +51,15 @@ def queue_of(known: Mapping[str, TrackedPod], rules: Rules, but: str = "") -> li
 
 
 def queued(known: TrackedPod, refusal: Refusal, now: float, *, node: Node, given: Given | None) -> TrackedPod:
-    """A refused pod whose wish is to wait: in line, or refused for good. It waits from now on, if it does not yet."""
+    """Put a refused pod that wishes to wait into the queue, or refuse it for good; its wait starts once."""
     final = hopeless(node, known.pod, known.settings, _prepare({known.pod.uid: given or {}}))
     return replace(known, refusal=final or refusal, since=known.since or now)
 
 
 def refused_for_good(before: TrackedPod, now: TrackedPod, rules: Rules) -> Refusal | None:
-    """The final refusal of a pod that asks for the same room as before: no annotation brings it back into the line.
+    """Return the final refusal of a pod that asks for the same room as before: no annotation queues it again.
 
-    One that would rather run on the shared pool, or is left alone from now on, takes nobody's place: None.
+    None for a pod that now wishes to run on the shared pool or is left alone: it takes no place in the queue.
     """
     refusal = before.refusal
     if refusal is None or FINAL not in refusal.facts or not same_room(before.pod, now.pod):
@@ -69,15 +69,15 @@ def refused_for_good(before: TrackedPod, now: TrackedPod, rules: Rules) -> Refus
 
 
 def crowded_out(known: Mapping[str, TrackedPod], rules: Rules, most: int, young: float) -> dict[str, TrackedPod]:
-    """Pods without a place in line, by uid, refused for good; to be told.
+    """Refuse the pods for good that have no place in the queue; return them by uid, to be reported.
 
-    One whose room a pod is about to leave is left open instead, while it is young (`agent.node.second_look`).
+    While a pod is young and its room is about to be free, its refusal stays open (`agent.node.second_look`).
 
     Args:
         known: every known pod.
-        rules: the node's.
+        rules: the node's rules.
         most: how many pods may wait.
-        young: pods that wait since a later moment are young.
+        young: a pod that began to wait after this moment is young.
     """
     line = queue_of(known, rules)
     out, found = crowded(line, most), dict[str, TrackedPod]()
@@ -97,7 +97,7 @@ def crowded_out(known: Mapping[str, TrackedPod], rules: Rules, most: int, young:
 
 
 def softened(known: TrackedPod, wish: OnMisalignment, now: float) -> TrackedPod:
-    """A refused pod to which something milder is done than it asks for; one that waits now begins to."""
+    """Give a refused pod a milder wish; with the wish to wait, its wait begins now."""
     if known.refusal is None:
         return known
     facts = {name: fact for name, fact in known.refusal.facts.items() if name != FINAL}
@@ -107,12 +107,12 @@ def softened(known: TrackedPod, wish: OnMisalignment, now: float) -> TrackedPod:
 
 @dataclass(frozen=True, slots=True)
 class QueuePass:
-    """What room and time made of the line.
+    """What room and time made of the queue.
 
     Attributes:
         ledger: the grants.
-        changed: pods whose lot changed, by uid.
-        to_report: pods of whom something new is to be told, in order.
+        changed: pods whose decision changed, by uid.
+        to_report: pods with something new to report, in order.
     """
 
     ledger: Ledger
@@ -124,7 +124,7 @@ def turn(
     node: Node, ledger: Ledger, known: Mapping[str, TrackedPod], switches: Switches, given: Mapping[str, Given],
     now: float, judge: PressureCheck = unjudged,
 ) -> QueuePass:  # fmt: skip
-    """Room may have appeared, and time has passed.
+    """Let the resizes and pods in that fit now; refuse the pods for good that waited too long.
 
     Args:
         node: the managers.
@@ -135,19 +135,19 @@ def turn(
         now: on the clock of TrackedPod.since.
         judge: holds admissions against the nodes' real memory (safety.md S7).
     """
-    lots, told = dict[str, TrackedPod](), list[Pod]()
+    changed, to_report = dict[str, TrackedPod](), list[Pod]()
     for uid in pending(ledger):
         if uid in known and not known[uid].ended:
             after = holding(node, ledger, replace(known[uid], pod=ledger.pods[uid].pod), switches, judge)
             if after.pods[uid] != ledger.pods[uid]:
                 ledger = after
-                told.append(known[uid].pod)
+                to_report.append(known[uid].pod)
     line = queue_of(known, node.rules)
     young = now - switches.hold_back_others
     ledger, entered = let_in(node, ledger, line, _prepare(given), judge, young)
     for pod in entered:
-        lots[pod.uid] = replace(known[pod.uid], refusal=None)
-        told.append(pod)
+        changed[pod.uid] = replace(known[pod.uid], refusal=None)
+        to_report.append(pod)
     inside = {pod.uid for pod in entered}
     late = overdue([each for each in line if each.pod.uid not in inside], now, switches.waiting_limit)
     for each in late:
@@ -155,9 +155,9 @@ def turn(
         if mine.refusal is not None:
             text = f"{mine.refusal.message}; it waited {now - each.since:.0f} s for room, longer than waiting.limit"
             final = replace(mine.refusal, message=text, facts={**mine.refusal.facts, FINAL: "overdue"})
-            lots[each.pod.uid] = replace(mine, refusal=final.as_of())
-            told.append(each.pod)
-    return QueuePass(ledger, lots, tuple(told))
+            changed[each.pod.uid] = replace(mine, refusal=final.as_of())
+            to_report.append(each.pod)
+    return QueuePass(ledger, changed, tuple(to_report))
 
 
 def _prepare(given: Mapping[str, Given]) -> Callable[[Ledger, Pod], Ledger]:
