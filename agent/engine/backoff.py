@@ -1,15 +1,15 @@
-"""How soon the same thing is written again: at once, then after 1, 2, 4 ... 60 seconds. Called by the enforcer.
+"""How soon a repair is made again: at once, then after 1, 2, 4 ... 60 seconds. Called by the enforcer.
 
-A cgroup that is put right and wrong again at once is somebody's work; writing as fast as they do helps nobody, and
-every write of a cpuset walks over all tasks below it. After a quiet time it counts as mended.
+A write is a repair if it restores a value that this agent wrote before. A changed grant is not a repair.
 
-Where processes may run on CPUs that another pod holds there is no such pause: that is repaired at once, ten times in
-a row, and then once a second (`Pace`).
+A set that changes again right after its repair is another program's work. Writing as fast as that program does not
+help, and every write of a cpuset walks over all tasks below it. After a quiet time the set counts as mended.
 
-A write is a repair when the same value was written there before and is gone. A grant that changes is none.
+A repair is urgent where processes may run on CPUs that another pod holds: it is made at once, ten times in a row, and
+then once a second (`Pace`).
 
-So it is with a write that the kernel refuses, up to 10 seconds: nothing comes of trying it with every event of the
-node. It is tried at once when what lies around it changed: on v1 a set depends on its parent's and its children's.
+A write that the kernel refuses waits likewise, for at most 10 seconds: a try with every event of the node would fail
+again. It is tried at once after a change around it: on v1 a set depends on the sets of its parent and its children.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from agent.model.cgroup import HANGS, OCCUPIED, VANISHED, Observed, Write, Writt
 from agent.node.retries import Pace
 
 LONGEST = 60.0
-"""Seconds between two repairs of one file of one cgroup, at most."""
+"""Seconds between two repairs of one file of one cgroup at most."""
 QUIET = 2 * LONGEST
 """Seconds without drift after which a cgroup counts as mended."""
 REFUSED = 10.0
-"""Seconds between two tries of what the kernel refuses, at most; the reconciliation looks that often in any case."""
+"""Seconds between two tries of a refused write at most; the reconciliation comes that often in any case."""
 URGENT, AT_ONCE = 1.0, 10
 """Seconds between two urgent repairs of one file of one cgroup, after so many at once."""
 _KEPT = 1000
-"""Repairs that are remembered, for telling who fights with us."""
+"""Repairs that are remembered, to find a program that fights with this agent."""
 
 Key = tuple[str, str]
 """(path, file)."""
@@ -45,7 +45,7 @@ class _History:
     pace: Pace = field(default_factory=lambda: Pace(URGENT, AT_ONCE))
 
     def due(self, *, urgent: bool) -> float:
-        """Earliest time of the next repair."""
+        """Return the earliest time of the next repair."""
         if urgent:
             return self.pace.due
         return self.last + min(LONGEST, 2.0 ** (self.count - 1)) if self.count else 0.0
@@ -60,12 +60,12 @@ class _Refusal:
 
     @property
     def pause(self) -> float:
-        """Seconds until it is tried again: the second try is for the next look."""
+        """Seconds until the write is tried again: none before the second try, which the next look makes."""
         return min(REFUSED, 2.0 ** (self.count - 2)) if self.count > 1 else 0.0
 
 
 class Backoff:
-    """The history of repairs, and of what was refused.
+    """The history of repairs and of refused writes.
 
     Args:
         clock: seconds of a steady clock.
@@ -76,7 +76,7 @@ class Backoff:
         self._histories: dict[Key, _History] = {}
         self._refusals: dict[Key, _Refusal] = {}
         self._waiting: dict[Key, float] = {}
-        """What waits -> when it may be made."""
+        """(path, file) of a repair that waits -> when it may be made."""
         self._repairs: list[Repair] = []
 
     def allowed(
@@ -86,15 +86,15 @@ class Backoff:
         observed: Observed | None = None,
         urgent: Collection[Key] = (),
     ) -> tuple[Write, ...]:
-        """The writes without those repairs and repetitions whose time has not come.
+        """Leave out the repairs, and the refused writes, whose time has not come.
 
-        A file that a plan writes twice (a cgroup jumps) waits with all of its writes or with none.
+        A file that a plan writes twice (its cgroup jumps) waits with all of its writes or with none.
 
         Args:
             writes: a whole plan.
-            last: what was written and read back before.
+            last: (path, file) -> the value that was written and read back before.
             observed: the tree.
-            urgent: what must not wait, since processes may run where they must not.
+            urgent: urgent repairs, as (path, file): processes may run where they must not.
         """
         writes = tuple(writes)
         now = self.clock()
@@ -107,7 +107,7 @@ class Backoff:
         return tuple(write for write in writes if (write.path, write.file) not in out)
 
     def _in_vain(self, final: Mapping[Key, str], observed: Observed | None, now: float) -> set[Key]:
-        """What the kernel refused a moment ago, with all around it as it was then."""
+        """Find the writes that the kernel refused a moment ago, and around which nothing changed since."""
         around = _around(observed) if self._refusals and observed else {}
         return {
             key
@@ -117,13 +117,13 @@ class Backoff:
         }  # fmt: skip
 
     def refused(self, results: Iterable[Written], observed: Observed) -> None:
-        """What came of writes: those that the kernel refused wait before they are tried again."""
+        """Record the results of writes: a write that the kernel refused waits before it is tried again."""
         now, around = self.clock(), None
         for each in results:
             key = each.write.path, each.write.file
             if each.error in ("", VANISHED):
                 self._refusals.pop(key, None)
-            elif each.error not in (HANGS, OCCUPIED):  # of these, nothing reached the kernel
+            elif each.error not in (HANGS, OCCUPIED):  # these did not reach the kernel
                 around = around or _around(observed)
                 before, place = self._refusals.get(key), around.get(each.write.path)
                 same = before is not None and (before.value, before.around) == (each.write.value, place)
@@ -131,12 +131,12 @@ class Backoff:
                 self._refusals[key] = _Refusal(each.write.value, place, count, now)
 
     def done(self, writes: Iterable[Write], last: Mapping[Key, str], exclusive: Collection[str]) -> None:
-        """What was just tried, whether or not the kernel took it.
+        """Count the repairs among writes that were just tried, accepted by the kernel or not.
 
         Args:
-            writes: those of `allowed`.
-            last: as it was before.
-            exclusive: paths of cgroups that hold CPUs for themselves.
+            writes: the tried ones of `allowed`.
+            last: (path, file) -> the value that was written before them.
+            exclusive: paths of cgroups with exclusive CPUs.
         """
         now = self.clock()
         first: dict[Key, Write] = {}
@@ -156,7 +156,7 @@ class Backoff:
         self._repairs = [each for each in self._repairs[-_KEPT:] if now - each.at <= WINDOW]
 
     def retry(self) -> None:
-        """What was refused may be tried again now."""
+        """Let refused writes be tried again now."""
         for each in self._refusals.values():
             each.last = float("-inf")
 
@@ -167,23 +167,23 @@ class Backoff:
 
     @property
     def due(self) -> float | None:
-        """When the first repair that waits may be made; None when none waits.
+        """When the first waiting write may be made; None when no write waits.
 
-        What is refused again and again is looked at with the next reconciliation.
+        A write with the longest pause is left to the next reconciliation.
         """
         due = [*self._waiting.values()]
         due += [each.last + each.pause for each in self._refusals.values() if each.pause < REFUSED]
         return min(due, default=None)
 
     def forget(self, present: Collection[str]) -> None:
-        """Cgroups that are not present are gone."""
+        """Forget the cgroups that are not in `present`."""
         self._histories = {key: value for key, value in self._histories.items() if key[0] in present}
         self._refusals = {key: value for key, value in self._refusals.items() if key[0] in present}
         self._waiting = {key: due for key, due in self._waiting.items() if key[0] in present}
 
 
 def _around(observed: Observed) -> dict[str, object]:
-    """What the kernel's answer to a write depends on, by path: the sets of a cgroup, its parent and its children."""
+    """Collect, by path, what the kernel's answer to a write depends on: the sets of cgroup, parent and children."""
     sets = {each.path: (each.cpus, each.mems) for each in observed.cgroups}
     below = {path: [(kid.path, kid.cpus, kid.mems) for kid in kids] for path, kids in children_of(observed).items()}
     return {path: (mine, sets.get(parent_of(path)), below.get(path)) for path, mine in sets.items()}

@@ -1,8 +1,8 @@
-"""The effects on one node, in their order: check and save a state, have the kernel follow it, tell.
+"""The effects on one node, in their order: check and save a state, have the kernel follow it, report.
 
-A state counts when it was checked and saved. A failure drops the new one; nothing has to be undone. What stops the
-writing stands here, too: cgroups that cannot be read, the kill switch, another writer of cpusets, and a ledger that
-may lack a pod. While the disk refuses, what is saved is written (`State.in_effect`).
+A state counts when it was checked and saved. A failure drops the new state; nothing has to be undone. This module
+also has all that stops the writing: cgroups that cannot be read, the kill switch, another writer of cpusets, and a
+ledger that may lack a pod. While the store is unwritable, the saved grants are written (`State.in_effect`).
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from agent.node.tracked_pod import TrackedPod
 
 
 class Effects:
-    """Keep the state that counts, and bring store, kernel and people to it. All but `state` and `off` needs the lock.
+    """Keep the state that counts; bring store and kernel to it, and report. All but `state` and `off` needs the lock.
 
     Args:
-        state: to begin with.
-        store: where the ledger is saved.
+        state: the first state.
+        store: saves the ledger.
         enforcer: reads and writes the cgroups.
-        reporter: is told.
-        steps: told before each effect.
+        reporter: takes the reports.
+        steps: called before each effect.
         clock: seconds of a steady clock.
     """
 
@@ -54,7 +54,7 @@ class Effects:
         self._state, self._store, self._enforcer = state, store, enforcer
         self._reporter, self._steps, self._clock = reporter, steps, clock
         self.stood: Collection[str] | None = None
-        """Paths of containers known to stand on a Burstable pod's grant since no agent ran; None: look no more."""
+        """Paths of containers that the start found on CPUs granted to Burstable pods; None after the first write."""
 
     # ---- the state that counts
 
@@ -64,7 +64,7 @@ class Effects:
         return self._state
 
     def note(self, state: State) -> None:
-        """Let a state count that has the grants of the one before, and need not be saved."""
+        """Let a state count without a save: it has the grants of the state before."""
         if state.ledger is not self._state.ledger:
             raise InvariantError("grants would count that were not saved")
         self._state = state
@@ -76,8 +76,8 @@ class Effects:
 
         Args:
             new: the state.
-            otherwise: of the state before and the new one, what counts where the new one cannot be saved.
-            always: save it also where the store has its grants.
+            otherwise: makes the state that counts if the save fails, from the state before and the new one.
+            always: save the state even if the store has its grants.
 
         Raises:
             InvariantError: a rule of the books does not hold; the state before counts.
@@ -91,12 +91,12 @@ class Effects:
         self._state = new if new.stands else otherwise(before, new)
 
     def save(self) -> bool:
-        """Save what counts; whether that went well."""
+        """Save the state that counts; return True if that succeeded."""
         self._state = self._saved(self._state)
         return not self._state.unwritable
 
     def save_names(self) -> None:
-        """Save what counts if other names or cuts are worth saving now than were saved with it."""
+        """Save the state that counts if the names or cuts worth saving differ from the saved ones."""
         if (self._names(self._state), self._enforcer.cuts) != (self._state.names_saved, self._state.cut_saved):
             self.save()
 
@@ -131,12 +131,12 @@ class Effects:
         return state.switches.observe_only or bool(state.yields) or self._enforcer.off
 
     def switch(self, *, observe_only: bool, why: str = "", source: str) -> None:
-        """Write nothing from now on, since another writer of cpusets was found; or it is gone (safety.md S10).
+        """Write nothing while another writer of cpusets is there; write again once it is gone (safety.md S10).
 
         Args:
-            observe_only: it was found.
-            why: a sentence on it, told once.
-            source: what found it: each source resumes only what it stopped.
+            observe_only: the writer was found.
+            why: a sentence on it, reported once.
+            source: the finder: each source resumes only what it stopped.
         """
         before = self._state.yields
         if not observe_only and source not in before:
@@ -148,15 +148,15 @@ class Effects:
             self.enforce()
 
     def end_truce(self) -> None:
-        """Try again whether a writer still fights, once its time is over."""
+        """Write again once a truce is over; another fight begins a longer truce."""
         if self._state.truce.over(self._clock()):
             self.switch(observe_only=False, source=FLAPPING)
 
     def observe(self) -> Observed | None:
-        """Read the tree; None where it cannot be read, which is told."""
+        """Read the cgroups; None where they cannot be read, which is reported once."""
         try:
             observed = self._enforcer.observe()
-        except Exception as error:  # noqa: BLE001 - of whatever kind: told, and tried again with the next look
+        except Exception as error:  # noqa: BLE001 - of any kind: reported, and tried again with the next look
             text = str(error) if isinstance(error, HostError) else sentence(error)
             if not self._state.broken:
                 self._reporter.problem("cgroups", text)
@@ -170,11 +170,11 @@ class Effects:
         machine, known = node.machine, self._state.node.machine
         try:
             return node.on(within(machine, self._enforcer.in_force()))
-        except HostError:  # every look at the cgroups tells that
+        except HostError:  # every look at the cgroups reports that
             return node.on(barring(machine, known.barred, known.barred_nodes))
 
     def tell_barred(self, was: Node | None = None) -> None:
-        """Say what of the machine pods cannot have, unless it was so with these managers."""
+        """Report which CPUs and nodes of the machine pods cannot have, unless the managers `was` had the same."""
         if was is None:
             self.in_force(self._state.node)  # where the cgroup lies
         node, path = self._state.node, self._enforcer.kubepods
@@ -183,7 +183,7 @@ class Effects:
             self._reporter.problem("in-force", text)
 
     def _stopped(self) -> str:
-        """Why nothing is written, "" when everything is. Asked in the middle of a plan, too."""
+        """Say why nothing is written; "" while cgroups are written. Asked also in the middle of a plan."""
         state = self._state
         if self._enforcer.off or state.switches.observe_only:
             return "observing only, as the settings or the Node's annotation say"
@@ -192,10 +192,10 @@ class Effects:
         return "" if state.listening else "the first complete list of pods has not come"
 
     def enforce(self, but: Collection[str] = ()) -> tuple[Written, ...]:
-        """Bring the kernel to what the ledger says, as far as that is saved, and tell of which pods it is not so.
+        """Bring the cgroups to the saved ledger, and report the pods whose cgroups still differ.
 
         Args:
-            but: uids of pods of which the caller tells everything.
+            but: uids of pods that the caller reports in any case.
         """
         self.note(answers.unsettled(self._state))
         if not self._state.stands:
@@ -213,7 +213,7 @@ class Effects:
                 left=lambda overstayed: self.note(answers.left(self._state, overstayed)),
                 lift_quota=state.switches.lift_quota, all_named=state.all_named, movers=movers, unsaved=state.unsaved,
             )  # fmt: skip
-        except Exception as error:  # noqa: BLE001 - pods that were decided on are told; the next look tries again
+        except Exception as error:  # noqa: BLE001 - pods that were decided on are reported; the next look tries again
             return self._not_followed(sentence(error), but)
         before = state.unbound.keys()
         self._take(answers.answered(self._state, answer))
@@ -222,7 +222,7 @@ class Effects:
         if results:
             self._steps("tell")
             self._reporter.written(results)
-        if state.listening:  # before that, nothing is written yet, and the list follows within moments
+        if state.listening:  # before the list nothing is written, and it follows within moments
             self._tell_lacking(answer.lacking, but, given_up=answer.given_up)
         if results and (fight := self._enforcer.fight()):
             self.note(answers.truce_begun(self._state, self._clock()))
@@ -230,26 +230,26 @@ class Effects:
         return results
 
     def release(self) -> tuple[Written, ...]:
-        """Put everything back (safety.md S17); raises HostError."""
+        """Release all cgroups (safety.md S17); raises HostError."""
         observed = self._enforcer.observe()
         self.note(answers.put_back(self._state))
         return self._enforcer.release(self._state.ledger, observed)
 
     # ---- people
 
-    def settle(self, before: Ledger, told: Sequence[Pod]) -> None:
-        """Enforce what was decided and saved, and tell.
+    def settle(self, before: Ledger, to_report: Sequence[Pod]) -> None:
+        """Enforce what was decided and saved, and report.
 
         Args:
             before: the grants before these decisions.
-            told: pods of which something new is to be told.
+            to_report: pods with something new to report.
         """
-        self.enforce(but={pod.uid for pod in told})
+        self.enforce(but={pod.uid for pod in to_report})
         unbound = [each.pod for each in self._state.ledger.pods.values() if _less_bound(before, each)]
-        self.tell(replace(self._state.pods[pod.uid], pod=pod) for pod in (*told, *unbound))
+        self.tell(replace(self._state.pods[pod.uid], pod=pod) for pod in (*to_report, *unbound))
 
     def tell(self, pods: Iterable[TrackedPod]) -> None:
-        """Tell what became of pods; to one whose owner had too many refused, something milder is done (S12)."""
+        """Report the decision on each pod; a pod whose owner had too many refusals gets a milder wish (S12)."""
         for known in pods:
             uid, state = known.pod.uid, self._state
             if known.refusal is not None:
@@ -260,19 +260,19 @@ class Effects:
                 self._reporter.admitted(known.pod, state.shown, known.settings, state.unenforced.get(uid, {}))
 
     def retell(self, pods: Iterable[Pod]) -> None:
-        """Tell of pods once more what they have in force."""
+        """Report once more what pods have in force."""
         state = self._state
         for pod in pods:
             settings, unenforced = state.pods[pod.uid].settings, state.unenforced.get(pod.uid, {})
             self._reporter.enforced(pod, state.shown, settings, unenforced)
 
     def aside(self, problems: Iterable[str]) -> None:
-        """Tell sentences on pods that are set aside."""
+        """Report sentences on pods that are set aside."""
         for text in problems:
             self._reporter.problem("set-aside", text)
 
     def alone(self, what: str) -> Isolated:
-        """A context in which a fault leaves the state as it was, is told, and costs no other pod anything."""
+        """Return a context in which a fault is reported and leaves the state, and all other pods, as they were."""
         return Isolated(lambda error: self.aside([f"{what}: {sentence(error)}"]))
 
     def _take(self, step: transitions.Transition) -> None:
@@ -291,7 +291,7 @@ class Effects:
         self.stood = None
 
     def _not_followed(self, why: str, but: Collection[str]) -> tuple[Written, ...]:
-        """Tell what is new since the last look as not known, since the cgroups cannot be read; older words stand."""
+        """Report what is new since the last look as unknown: the cgroups cannot be read. Older reports are kept."""
         self._take(answers.not_followed(self._state, why))
         if self._state.listening:
             new = enforced.unread(self._state.ledger, {*but, *self._enforcer.unseen()}, why)
@@ -306,7 +306,7 @@ class Effects:
         self.retell(step.to_report)
 
     def _unbound(self, container: str) -> str:
-        """Say that a container runs whose memory is not bound to the nodes that it was granted."""
+        """Say that a container's memory is not bound to the nodes that it was granted."""
         state = self._state
         uid, name = self._enforcer.names[container]
         ledger, node = state.ledger, state.node
@@ -319,6 +319,6 @@ class Effects:
 
 
 def _less_bound(before: Ledger, record: PodRecord) -> bool:
-    """Whether a pod's memory is not bound any more, since another pod came (`agent.core.memory.confined`)."""
+    """Say whether a pod's memory became unbound because another pod came (`agent.core.memory.confined`)."""
     was = before.pods.get(record.pod.uid)
     return was is not None and was.bind_memory and not record.bind_memory

@@ -1,8 +1,8 @@
-"""From a saved ledger to the kernel: observe, plan, write in order, remember what was written.
+"""Bring the kernel to a saved ledger: observe, plan, write in order, remember what was written.
 
-Used by `agent.engine.effects` only, under the engine's lock. Which writes are needed, in which order and why is
-for `agent.core.cgroups.plan`, `release` and `drift`; whether the result is what was granted for
-`agent.core.cgroups.enforced`.
+Used by `agent.engine.effects` only, under the engine's lock. `agent.core.cgroups.plan`, `release` and `drift` say
+which writes are needed, in which order and why; `agent.core.cgroups.enforced` says whether the result is what was
+granted.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from agent.node.answers import KernelAnswered
 from agent.node.fault_isolation import sentence
 
 STARTS = 30.0
-"""Seconds in which a runtime starts a container: until then its first pages may lie where its sets were not yet."""
+"""Seconds in which a runtime starts a container: its first pages may be older than its sets."""
 AWAITED = 0.1
-"""Seconds of the runtime's question (safety.md S9) that may pass until a write has ended."""
+"""Seconds for which a question of the runtime (safety.md S9) waits for the end of a write."""
 
 
 class Enforcer:
@@ -46,9 +46,9 @@ class Enforcer:
 
     Args:
         cgroups: the tree.
-        steps: told before each write.
+        steps: called before each write.
         clock: seconds of a steady clock.
-        halting: the kill switch where nobody has told of it yet: asked before every write, by whoever writes.
+        halting: says whether the kill switch was pulled before the engine followed it; asked before every write.
     """
 
     def __init__(
@@ -70,40 +70,41 @@ class Enforcer:
         self.living: Collection[str] = ()
         """Ids of the containers that were there at the last look."""
         self.halted = False
-        """The kill switch, without the engine's lock: nothing is written from now on, not even the rest of a plan."""
+        """The kill switch, set without the engine's lock: it stops all writes, also the rest of a plan."""
         self._unbound_since: dict[str, float] = {}
         self._nameless_since: dict[str, float] | None = None
-        """Containers and sandboxes that nobody named: id -> when they were seen first; None before any look."""
+        """Containers and sandboxes without a name: id -> when they were seen first; None before any look."""
         self._several: set[str] = set()
         """Uids of the pods with more than a sandbox at the last look."""
         self._read: set[str] = set()
-        """Ids of the containers whose cgroups were read, as long as they have names."""
+        """Ids of the named containers whose cgroups were read."""
         self.given_up = False
-        """The last plan was given up for a name that it lacked, and none was made since."""
+        """The last plan was given up for a name that it lacked, and no plan was made since."""
         self._cut = False
-        """It was ended before its end, by that or by the kill switch, be it off again."""
+        """The last plan was cut short, by that or by the kill switch, even one that is off again."""
         self._turn = threading.Condition()
-        """Held for the look at `heard` before each write, and where `_writing` changes."""
+        """Held for the look at `announced` before each write, and for each change of `_writing`."""
         self._writing = ""
         """The cgroup whose CPUs are being written, "" for none."""
         self._nameless: Mapping[str, str] = {}
         """The containers without a name in the plan that is carried out: id -> the path of their pod."""
         self.cuts: cuts.Cuts = cuts.NONE
-        """What cgroups that applications made had before they were cut (cgroup v1)."""
+        """The sets of applications' own cgroups before they were cut (cgroup v1)."""
         self.backoff = Backoff(clock)
         self._last: dict[tuple[str, str], str] = {}
+        """(path, file) -> the value that was written last."""
         self._alone: dict[str, CpuSet] = {}
-        """Of what was last written to containers with CPUs of their own: these, without what the pool had then."""
+        """Path -> the container's own CPUs in the last write to it, without the pool of that time."""
         self._errors: dict[tuple[str, str], str] = {}
-        """What stands in the way of a write that is still needed."""
+        """(path, file) -> the error of a write that is still needed."""
 
     @property
     def off(self) -> bool:
-        """Whether the kill switch is on, told or not (safety.md S3): nothing is written then. Takes no lock."""
+        """Whether the kill switch is on (safety.md S3), also before the engine followed it. Takes no lock."""
         return self.halted or self.halting()
 
     def observe(self) -> Observed:
-        """The tree now; raises HostError. Names of containers that are long gone go with it, as no runtime tells."""
+        """Read the tree; raises HostError. Forget names of containers long gone, which no runtime may ever report."""
         observed = self._cgroups.observe()
         there = {each.container_id for each in observed.cgroups if each.level is Level.CONTAINER}
         self.names = latest(self.names, there)
@@ -111,21 +112,21 @@ class Enforcer:
         return observed
 
     def running(self) -> set[str]:
-        """Uids of the pods of which a container exists or did, named or not; a sandbox is none."""
+        """Return the uids of the pods of which a container exists or existed, named or not; a sandbox is none."""
         heard = (spot for names in (self.names, *self.announced) for spot in names.values())
         return {uid for uid, _ in heard} | self._several
 
     def in_force(self) -> InForce:
-        """What the kubelet's own cgroup has in force now; raises HostError."""
+        """Read what the kubelet's own cgroup has in force now; raises HostError."""
         found = self._cgroups.in_force()
         self.kubepods = found.path
         return found
 
     def hear(self, names: Mapping[str, tuple[str, str]]) -> None:
-        """Names from whoever must not wait for the engine's lock, and may put their containers where they belong.
+        """Take names without the engine's lock; the caller may then set these containers' cpusets itself.
 
-        Returns when no write in their pods is on its way that was planned without them; a kernel that hangs is waited
-        for briefly.
+        Returns when no write is under way in their pods that was planned without these names, after AWAITED seconds
+        at most: the kernel may hang.
         """
         self.announced.append(names)
         pods = tuple(f"{path}/" for number, path in self._nameless.items() if number in names)
@@ -134,21 +135,21 @@ class Enforcer:
                 self._turn.wait_for(lambda: not f"{self._writing}/".startswith(pods), AWAITED)
 
     def listen(self) -> None:
-        """What was heard counts from now on."""
+        """Add the announced names to `names`."""
         while self.announced:
             self.names |= self.announced.popleft()
 
     def unseen(self) -> set[str]:
-        """Uids of pods of which a container was named whose cgroup was never read."""
+        """Return the uids of the pods that have a named container whose cgroup was never read."""
         self.listen()
         return {uid for number, (uid, _) in self.names.items() if number not in self._read}
 
     def forget(self, uids: Collection[str]) -> None:
-        """Pods are gone: their containers' names go too."""
+        """Forget the names of containers of pods that are gone."""
         self.names = {key: value for key, value in self.names.items() if value[0] not in uids}
 
     def keep_of(self, uids: Collection[str]) -> None:
-        """No other pods are there: of their containers only those that live keep their names."""
+        """Forget the names of gone containers of pods that are not in `uids`, the list of all pods."""
         self.listen()
         if self.living:  # else no look was made yet
             self.names = of_pods(self.names, uids, self.living)
@@ -158,19 +159,19 @@ class Enforcer:
         left: Callable[[CpuSet], None], lift_quota: bool, all_named: bool, movers: Collection[str] = (),
         unsaved: Collection[tuple[str, str]] = (),
     ) -> tuple[tuple[Written, ...], KernelAnswered]:  # fmt: skip
-        """Write what differs, unless that is stopped; what was written, and whose grants are not in force (`Look`).
+        """Write what differs, unless that is stopped; return the writes, and which grants are not in force (`Look`).
 
         Args:
-            ledger: what shall be; saved, but for the grants of `unsaved`.
+            ledger: the grants to enforce; saved, except for the grants of `unsaved`.
             rules: the settings.
             machine: the hardware.
             observed: the tree as it is.
-            stopped: why nothing is written; asked again afterwards, since a kill switch waits for nobody.
-            left: told when all CPUs are written, before memory that may hang (safety.md S8); with those on which a
-                container still stands that does not hold them any more.
+            stopped: says why nothing is written; asked again after the plan, as a kill switch may be pulled in it.
+            left: called when all CPUs are written, before memory that may hang (safety.md S8), with the CPUs on which
+                a container still runs that holds them no more.
             lift_quota: whether pods with exclusive CPUs lose their CFS quota (safety.md S16).
             all_named: whether every container has been named (`agent.core.cgroups.naming`).
-            movers: uids of pods that want their memory bound even where the kernel moves it then.
+            movers: uids of pods that want their memory bound even if the kernel moves their pages for that.
             unsaved: containers (pod uid, name) whose grants are not saved: nothing is written to their cgroups.
         """
         self.listen()
@@ -210,7 +211,7 @@ class Enforcer:
     def _desired_sets(
         self, ledger: Ledger, names: Names, observed: Observed, rules: Rules, machine: Machine
     ) -> tuple[dict[str, DesiredSets], dict[str, str]]:
-        """Work out the set of each cgroup, by path; and why that failed, by uid of a pod that is left as it is."""
+        """Work out the sets of each cgroup, by path; and by uid, why that failed for a pod that is left as it is."""
         wanted, errors = one_by_one(ledger, names, observed, rules, machine, self.cuts)
         faults = {uid: sentence(error) for uid, error in errors.items()}
         if managed(ledger, rules):
@@ -219,7 +220,7 @@ class Enforcer:
         return left_over(wanted, last, observed, self.cuts), faults
 
     def learn(self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed) -> None:
-        """What is in order counts as written by this agent, for sets that are to be taken back before any look."""
+        """Count sets that agree with a ledger as written by this agent: so they can be released before any look."""
         rules = replace(rules, cpu=replace(rules.cpu, static=True))
         names = named(ledger, self.names, observed)
         self._found(one_by_one(ledger, names, observed, rules, machine)[0], observed, ledger.cpus.shared)
@@ -228,7 +229,7 @@ class Enforcer:
         self, writes: tuple[Write, ...], wanted: Mapping[str, DesiredSets], observed: Observed, machine: Machine,
         ledger: Ledger, left: Callable[[CpuSet], None],
     ) -> tuple[Written, ...]:  # fmt: skip
-        """Carry out a plan, but for what has its time to come yet."""
+        """Carry out the writes of a plan that are due."""
         self._found(wanted, observed, (ledger.cpus.shared & common(observed)) or ledger.cpus.shared)
         needed = {(write.path, write.file) for write in writes}
         self._errors = {key: error for key, error in self._errors.items() if key in needed}
@@ -260,7 +261,7 @@ class Enforcer:
             left(standing.overstayed(ledger))
         results += self._write(allowed[len(cpus) :], standing)
         self._alone = {**leaving, **standing.alone}
-        # nobody is disturbed in an empty one, and systemd empties its set more than once before the first process
+        # a write to an empty cgroup disturbs no process, and systemd clears its set again before the first process
         living = {each.path for each in observed.cgroups if each.populated}
         tried = [each.write for each in results if each.error != OCCUPIED and each.write.path in living]
         self.backoff.done(tried, before, exclusive)
@@ -271,13 +272,13 @@ class Enforcer:
         return results
 
     def _notice(self, unbound: Mapping[str, NodeSet]) -> dict[str, NodeSet]:
-        """Note containers with pages on other nodes, by id; those that have had them for long stay unbound (S4)."""
+        """Note containers with pages on other nodes, by id; after STARTS seconds they are to stay unbound (S4)."""
         now = self.backoff.clock()
         self._unbound_since = {each: self._unbound_since.get(each, now) for each in unbound}
         return {each: nodes for each, nodes in unbound.items() if now - self._unbound_since[each] >= STARTS}
 
     def _left_nameless(self, observed: Observed) -> set[str]:
-        """Whom nobody names though there was time to; whoever was there at the first look had it."""
+        """Find the containers without a name for STARTS seconds; those of the first look count at once."""
         now = self.backoff.clock()
         since = {} if self._nameless_since is None else self._nameless_since
         first = now if self._nameless_since is not None else float("-inf")
@@ -285,12 +286,13 @@ class Enforcer:
         return {each for each, seen in self._nameless_since.items() if now - seen >= STARTS}
 
     def _found(self, wanted: Mapping[str, DesiredSets], observed: Observed, shared: CpuSet) -> None:
-        """A set that is as it should be counts as written: by NRI, or by this agent before it was started again.
+        """Count a set that is as it should be as written: by NRI, or by this agent before a restart.
 
-        Without that, nobody else's write would be seen as one until the agent had a reason to write there itself.
-        And where nothing was written yet, a container's set that has none of the pool (as the BestEffort slice has it
-        now) was: no runtime makes one. It stood there alone before this agent began. What it gave up and could not
-        leave is no other container's meanwhile.
+        So a later change of it is seen as another program's write, even if this agent never wrote the set.
+
+        Before its first write, a container's set without CPUs of the pool (as the BestEffort slice has it now) counts
+        as written, too: a runtime never makes such a set. The container had these CPUs alone before this agent began.
+        CPUs of them that it gave up and has not left go to no other container.
         """
         for cgroup in observed.cgroups:
             desired = wanted.get(cgroup.path, DesiredSets())
@@ -307,7 +309,7 @@ class Enforcer:
                 self._last[cgroup.path, MEMS] = str(desired.mems)
 
     def release(self, ledger: Ledger, observed: Observed) -> tuple[Written, ...]:
-        """Put everything back (safety.md S17); the kill switch keeps nobody from that."""
+        """Release all cgroups (safety.md S17), also while the kill switch is on."""
         self._last.clear()
         cut, self.cuts = cuts.standing(self.cuts, observed), cuts.NONE
         return self._write(
@@ -315,17 +317,18 @@ class Enforcer:
         )
 
     def _put(self, cgroup: Cgroup) -> bool:
-        """Whether a container stands where this agent put it, rather than where somebody else did."""
+        """Say whether a container's CPUs are those that this agent wrote, rather than another program."""
         return self._last.get((cgroup.path, CPUS)) == str(cgroup.cpus)
 
     def fight(self) -> str:
-        """Who undoes our writes again and again, "" when nobody does (safety.md S10)."""
+        """Say that another program undoes this agent's writes again and again; "" otherwise (safety.md S10)."""
         return flapping(self.backoff.repairs, self.backoff.clock())
 
     def _write(self, writes: tuple[Write, ...], standing: Occupancy, *, always: bool = False) -> tuple[Written, ...]:
-        """One by one, and none after the kill switch or a name that the plan lacked, not even half of a change.
+        """Write one by one; stop at once for the kill switch, or for a new name that the plan lacked.
 
-        What is there then is safe: a plan shrinks before it grants, and puts nobody where others have not left.
+        A plan is safe at every point: it shrinks before it grants, and gives a container no CPU that another
+        container has not left.
         """
         results: list[Written] = []
 
@@ -335,7 +338,7 @@ class Enforcer:
             return not self._cut
 
         for slow, group in groupby(writes, key=lambda write: write.file == MEMS):
-            # writes of memory nodes may hang (S8): they share one patience; the others are told and done one by one
+            # writes of memory nodes may hang (S8): they share one timeout; each other write is made alone
             together = tuple(group)
             for part in (together,) if slow else ((write,) for write in together):
                 with self._taking_turns("" if slow else part[0].path, go_on) as going:
@@ -360,7 +363,7 @@ class Enforcer:
 
     @contextmanager
     def _taking_turns(self, path: str, go_on: Callable[[], bool]) -> Iterator[bool]:
-        """Whether a write is still to be made; from then on to its end, `hear` knows that it is on its way."""
+        """Say whether a write is still to be made; until its end, `hear` sees that it is under way."""
         with self._turn:
             going = go_on()
             self._writing = path if going else ""
@@ -372,10 +375,10 @@ class Enforcer:
                 self._turn.notify_all()
 
     def _overtaken(self) -> bool:
-        """Whether a container that had no name in the plan was named meanwhile: all of it is planned anew then.
+        """Say whether a container got its name after the plan was made: the plan is then given up for a new one.
 
-        The runtime names its containers when a plugin registers, and takes their sets from the answer: what was
-        planned without the names would move them off their CPUs again, and who is to leave CPUs leaves them first.
+        The runtime names its containers when a plugin registers, and takes their sets from the answer. A plan without
+        the names would move these containers off their CPUs again, and would move other containers onto CPUs first.
         """
         return any(number in self._nameless for names in tuple(self.announced) for number in names)
 
@@ -398,7 +401,7 @@ class Enforcer:
                 continue
             try:
                 nodes = NodeSet.from_ids(node for node, size in self._cgroups.pages(cgroup.path).items() if size)
-            except HostError:  # nobody can say where they are: they may be wherever it may use memory
+            except HostError:  # unknown: the pages may lie on every node where the container may use memory
                 nodes = cgroup.effective_mems
             if not nodes.issubset(mems):
                 held[cgroup.path] = nodes

@@ -1,10 +1,10 @@
 """The engine: the only lock. Each event is a method, and has the name of the transition that it goes through.
 
-    event -> transition (`agent.node`) -> check, save, enforce, tell (`agent.engine.effects`)
+    event -> transition (`agent.node`) -> check, save, enforce, report (`agent.engine.effects`)
 
 The watch of the API server, the folder of manifests, NRI, new cgroup folders and timers call in here. Everything runs
 under one lock, and nothing in here waits for a network. Where a rule of the books breaks among several pods, they are
-decided and saved one by one; a pod that breaks a rule is set aside, and costs no other pod anything.
+decided and saved one by one. A pod that breaks a rule is set aside; all other pods go on.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from agent.node.wait_queue import queue_of
 PLACED_AGAIN = "the machine has other CPUs, NUMA nodes or memory than before; pods that did not run were placed again"
 OUTSIDE = "the kubelet's own cgroup has less than was granted; pods that did not run were placed again"
 MOST_NAMED = 5
-"""Pods that one sentence names."""
+"""Pods that one sentence names at most."""
 
 
 class Engine:
@@ -54,15 +54,15 @@ class Engine:
         node: the managers.
         ledger: the grants to begin with (`agent.node.recover`).
         cgroups, store, reporter: the edges.
-        exempt: which pods are left alone.
-        switches: see Switches.
-        steps: told between every two effects.
-        saved: `ledger` is what the store holds; if not, it is saved before anything is written.
-        complete: `ledger` comes from a checkpoint that was saved after a complete list of pods. Without one, cgroups
-            of pods without a name may hold what an earlier agent granted: nothing is written before such a list.
+        exempt: says which pods are left alone.
+        switches: the engine's own settings.
+        steps: called between every two effects.
+        saved: the store has `ledger`; if not, it is saved before anything is written.
+        complete: `ledger` comes from a checkpoint that was saved after a complete list of pods. Without it, cgroups
+            of unknown pods may hold what an earlier agent granted: nothing is written before such a list.
         room: what NUMA nodes' memory could still give, by the kernel (safety.md S7); None where it is not known.
         clock: seconds of a steady clock.
-        halting: whether the kill switch was pulled and the engine has not been told yet; asked before every write.
+        halting: says whether the kill switch was pulled before the engine followed it; asked before every write.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Engine:
         self._effects = Effects(begun, store, self._enforcer, reporter, steps, clock)
         self._memory = MemoryPressure(room, cgroups, lambda text: reporter.problem("meminfo", text))
 
-    # ---- for readers; what takes the lock waits until the event that goes on is told
+    # ---- for readers; a reader that takes the lock waits until the current event has been reported
 
     @property
     def snapshot(self) -> State:
@@ -98,7 +98,7 @@ class Engine:
 
     @property
     def pods(self) -> Mapping[str, TrackedPod]:
-        """Every pod that the engine knows, by uid; takes the lock."""
+        """Every known pod, by uid; takes the lock."""
         return self.at_rest().pods
 
     @property
@@ -108,24 +108,24 @@ class Engine:
 
     @property
     def switches(self) -> Switches:
-        """The engine's own settings now; observe-only while another program writes cpusets, too."""
+        """The engine's own settings now; also observe-only while another program writes cpusets."""
         return replace(self.snapshot.switches, observe_only=self._effects.off)
 
     def at_rest(self) -> State:
-        """The state while nothing is decided or written: what it says of the kernel is so; takes the lock."""
+        """Return the state between two events, when it agrees with the kernel; takes the lock."""
         with self._lock:
             return self._state
 
     @property
     def acting(self) -> bool:
-        """Whether pods and cgroups are acted on: no switch (safety rule S3), no other writer (S10); takes no lock."""
+        """Whether the agent acts: no kill switch (safety rule S3), no other writer (S10); takes no lock."""
         return not self._effects.off
 
     @property
     def halted(self) -> bool:
         """The kill switch that waits for no lock (safety.md S3): a plan that is being written stops where it is.
 
-        On as well while the engine has not been told of it: the settings are followed after that plan.
+        It is on before the settings that pulled it are followed, which happens after that plan.
         """
         return self._enforcer.off
 
@@ -134,7 +134,7 @@ class Engine:
         self._enforcer.halted = halted
 
     def repair_in(self) -> float | None:
-        """Seconds until a repair or an open refusal has its turn; None where none waits for it."""
+        """Return the seconds until a repair or an open refusal has its turn; None where none waits."""
         state, due = self.snapshot, []
         if state.repair_due is not None and not self.switches.observe_only:
             due.append(state.repair_due - self._enforcer.backoff.clock())
@@ -145,7 +145,7 @@ class Engine:
     # ---- the start
 
     def keep(self) -> None:
-        """Save what the engine began with, unless it is saved: readers of the store know a ledger from the start."""
+        """Save the first ledger, unless it is saved: readers of the store have a ledger from the start."""
         with self._lock:
             if not self._state.stands:
                 self._effects.save()
@@ -154,11 +154,11 @@ class Engine:
                 self._reporter.problem("devices", text)
 
     def inherit(self, before: Ledger | None) -> None:
-        """Take what an earlier agent saved last, None for nothing: the store has it until this agent can save.
+        """Take over the ledger that an earlier agent saved last, None for none: the store has it until the next save.
 
-        Sets as this has them count as written by this agent. With the policy none they are taken back, also where the
-        policy was changed while no agent ran. Where it was saved on another machine (a reboot with other NUMA nodes),
-        pods that do not run are placed again; so are those outside what the kubelet's own cgroup has in force.
+        Cgroup sets that agree with it count as written by this agent. With the policy none they are released, also
+        where the policy changed while no agent ran. If it was saved on another machine (a reboot with other NUMA
+        nodes), pods that do not run are placed again; so are pods outside the sets of the kubelet's own cgroup.
         """
         with self._lock:
             if before is not None and self._state.complete:
@@ -180,12 +180,12 @@ class Engine:
     def names_at_start(
         self, names: Mapping[str, tuple[str, str]], stood: Collection[str] | None = None, cut: Cuts = NONE
     ) -> None:
-        """Take the containers' names that were learnt at the start; nothing is written yet.
+        """Take the containers' names that were read at the start; nothing is written yet.
 
         Args:
-            names: as `names` has them.
-            stood: see Effects.
-            cut: what applications' own cgroups had before they were cut.
+            names: container id -> (pod uid, container name).
+            stood: the first value of `Effects.stood`.
+            cut: the sets of applications' own cgroups before they were cut.
         """
         with self._lock:
             self._enforcer.cuts = cut
@@ -196,15 +196,15 @@ class Engine:
         self, pods: Iterable[Pod], names: Mapping[str, tuple[str, str]], words: Mapping[str, AnnotatedGrant],
         there: Collection[str] = (),
     ) -> None:  # fmt: skip
-        """Take over pods that run and that the ledger may lack: what they run on is theirs.
+        """Take over running pods that the ledger may lack: they keep the CPUs and memory that they run on.
 
-        As at a start (`agent.node.recover`), for an agent that had neither a ledger nor the API server. From now on
-        cgroups are written: what runs is known, and what is told of pods can be read back.
+        Works as a start does (`agent.node.recover`), for an agent that began with neither a ledger nor the API
+        server. From now on every running pod is known, so cgroups are written.
 
         Args:
-            pods: all that run.
+            pods: all pods that run.
             names: their containers: id -> (pod uid, name).
-            words: what they carry of an earlier agent, by uid.
+            words: what an earlier agent recorded on them, by uid.
             there: uids of all pods of the list.
         """
         with self._lock:
@@ -219,7 +219,7 @@ class Engine:
                 found = recover(
                     state.node, state.ledger, observed, self._enforcer.names, ordered, words=words, only=only
                 )
-                # what they run on is theirs though it cannot be saved
+                # they keep what they run on though it cannot be saved
                 self._effects.commit(transitions.adopted(state, found), lambda _was, new: new)
                 for text in found.untold:
                     self._reporter.problem("devices", text)
@@ -238,7 +238,7 @@ class Engine:
     # ---- pods
 
     def pods_seen(self, pods: Iterable[Pod], *, ran: Collection[str] = ()) -> None:
-        """Pods were listed, added or changed. Decided in order of creation, then saved once, then enforced once.
+        """Decide on pods that were listed, added or changed, in order of creation; save once, enforce once.
 
         Args:
             pods: any number.
@@ -250,22 +250,22 @@ class Engine:
             self._decide_each(pods, transitions.pod_seen, ran)
 
     def pod_found(self, pod: Pod) -> None:
-        """The runtime starts a pod that was not decided on: decided now, unless it is gone."""
+        """Decide on a pod that the runtime starts before it was decided on, unless the pod is gone."""
         with self._lock:
             self._free_ended()
             self._follow_in_force()
             self._decide_each([pod], early.pod_found)
 
     def pods_gone(self, uids: Iterable[str]) -> None:
-        """Pods ended or left the API. What they hold is freed when their processes have ended (safety.md S13)."""
+        """Take in pods that ended or left the API; free their grants when their processes have ended (S13)."""
         with self._lock:
             self._effects.note(transitions.pods_gone(self._state, tuple(uids)))
             self._free_ended()
 
     def pods_listed(self, uids: Collection[str]) -> None:
-        """A complete list was read: a pod that is not in it is gone. Nothing is freed before the first (S13)."""
+        """Take in a complete list: a pod that it lacks is gone. Nothing is freed before the first list (S13)."""
         with self._lock:
-            first = not self._state.listening  # the store has it as one that may lack a pod
+            first = not self._state.listening  # by the store, the ledger may lack a pod
             self._effects.note(answers.pods_listed(self._state))
             if first:
                 self._effects.save()
@@ -274,23 +274,23 @@ class Engine:
             self.pods_gone([uid for uid in self._state.pods if uid not in uids])
 
     def retry(self, uids: Iterable[str]) -> None:
-        """Try refused and unsaved pods again, in order of creation; those that are in now are told."""
+        """Try refused and unsaved pods again, in order of creation; report the pods that are admitted now."""
         with self._lock:
             self._follow_in_force()
             known = [self._state.pods[uid] for uid in uids if uid in self._state.pods]
             self._retry([each for each in known if each.refusal is not None or each.unsaved])
 
     def let_in(self) -> None:
-        """Room may have appeared: pods that wait for it are tried, in order of arrival (safety.md S11).
+        """Try the pods that wait for room, in order of arrival (safety.md S11).
 
-        Then those that were refused and of which no container exists yet (`agent.node.second_look`).
+        Then try the refused pods of which no container exists yet (`agent.node.second_look`).
         """
         with self._lock:
             self._follow_in_force()
             self._let_in()
 
     def retell(self, uids: Iterable[str]) -> None:
-        """Tell once more what pods have in force: something is to be said beside it."""
+        """Report once more what pods have in force, as something new goes with that report."""
         with self._lock:
             state = self._state
             self._effects.retell(
@@ -298,7 +298,7 @@ class Engine:
             )
 
     def soften(self, uid: str, wish: OnMisalignment) -> None:
-        """A refused pod's owner was refused too often: from now on something milder is done to it (safety.md S12)."""
+        """Give a refused pod a milder wish, after too many refusals of its owner's pods (safety.md S12)."""
         with self._lock:
             if uid in self._state.pods:
                 self._effects.note(transitions.soften(self._state, uid, wish, self._clock()))
@@ -306,9 +306,9 @@ class Engine:
     # ---- containers
 
     def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
-        """Containers appeared: id -> (pod uid, name). What init containers before them held may go (rule 5.9)."""
+        """Take in new containers: id -> (pod uid, name). Release what init containers before them held (rule 5.9)."""
         with self._lock:
-            before, told_already = self._state.ledger, self._enforcer.names.items() >= names.items()
+            before, known_already = self._state.ledger, self._enforcer.names.items() >= names.items()
             self._enforcer.listen()
             self._enforcer.names.update(names)
 
@@ -323,36 +323,36 @@ class Engine:
                 self._effects.aside([f"container {spot[1]} of pod {spot[0]}: {sentence(error)}"])
 
             one_by_one([spot for _, spot in sorted(names.items())], started, failed)
-            if self._state.ledger != before or not told_already or self._enforcer.given_up:
+            if self._state.ledger != before or not known_already or self._enforcer.given_up:
                 self._effects.enforce()
 
     def containers_announced(self, names: Mapping[str, tuple[str, str]]) -> None:
-        """The runtime is about to make containers: known to the next write; takes no lock."""
+        """Take names of containers that the runtime is about to make, for the next write; takes no lock."""
         self._enforcer.hear(names)
 
     def container_gone(self, container_id: str) -> None:
-        """The runtime removed a container: its id names none any more."""
+        """Forget the name of a container that the runtime removed."""
         with self._lock:
             self._enforcer.listen()
             self._enforcer.names.pop(container_id, None)
 
     def all_named(self) -> None:
-        """Every container that runs has been named, by a complete list of pods or by the runtime."""
+        """Record that every running container has a name, by a complete list of pods or by the runtime."""
         with self._lock:
             if not self._state.all_named:
                 self._effects.note(answers.all_named(self._state))
                 self._effects.enforce()
 
     def pods_running(self, uids: Collection[str]) -> None:
-        """By a complete list, or by the runtime, no other pods are there: names of containers that are gone go."""
+        """Take in all pods that exist, by a complete list or the runtime; forget gone containers of other pods."""
         with self._lock:
             self._enforcer.keep_of({*uids, *self._state.pods, *self._state.ledger.pods})
 
     def keep_names(self) -> None:
-        """Save names and cuts that were learnt since the last save; now and then, as each save is a sync of the disk.
+        """Save the names and cuts that are new since the last save; on a timer, as each save is a sync of the disk.
 
-        What is decided and saved meanwhile has them too. So it is with every start of a container, for the
-        runtime never waits (safety rule S9).
+        A save of grants in between has them too. No start of a container saves names, since the runtime never waits
+        (safety rule S9).
         """
         with self._lock:
             self._effects.save_names()
@@ -360,13 +360,13 @@ class Engine:
     # ---- devices
 
     def devices_reported(self, uid: str, given: Given) -> None:
-        """The kubelet told which devices it gave a pod. A pod that is decided already may be decided once more."""
+        """Take in the devices that the kubelet gave a pod. A pod that is decided already may be decided once more."""
         with self._lock:
             if uid not in self._state.gone:
                 self._given(uid, transitions.devices_reported(self._state, uid, given))
 
     def claims_reported(self, uid: str, claims: Claims) -> None:
-        """It became known which devices a pod's claims gave it; else as for those of the kubelet."""
+        """Take in the devices of a pod's claims, as those of the kubelet; a refused pod is tried once more."""
         with self._lock:
             if uid in self._state.gone:
                 return
@@ -376,7 +376,7 @@ class Engine:
                 self.retry([uid])  # a pod that can never be with this claim does not wait (safety.md S11)
 
     def devices_offered(self, offered: Iterable[Offered]) -> None:
-        """The kubelet told which devices its plugins have; what the settings select of them is the plugins' (S22)."""
+        """Take in the devices of the kubelet's plugins; those that the settings select stay the plugins' (S22)."""
         with self._lock:
             step = transitions.devices_offered(self._state, offered)
             self._effects.note(step.state)
@@ -386,10 +386,10 @@ class Engine:
     # ---- time, machine, settings
 
     def reconcile(self, *, again: bool = True) -> tuple[Written, ...]:
-        """Compare the kernel with the ledger and repair; free what ended meanwhile. On a timer and on demand.
+        """Compare the kernel with the ledger and repair it; free ended pods. Called on a timer and on demand.
 
         Args:
-            again: try what the kernel refused, too; a look for every event leaves it to its back-off.
+            again: try refused writes again now; a call for an event leaves them to their back-off.
         """
         with self._lock:
             self._looked = self._clock()
@@ -408,18 +408,18 @@ class Engine:
             return self._effects.enforce()
 
     def changed(self, node: Node, switches: Switches | None = None) -> Migrated:
-        """Another machine or other settings are in force: every grant is carried over; what was lost is told.
+        """Carry every grant over to another machine or other settings, and report the losses.
 
-        Where that goes wrong, all stays as it was, and it is tried again with each reconciliation.
+        On a fault the state stays as it was; each reconciliation tries again.
         """
         with self._lock:
-            told, was = self._state.pending is not None, self._state.node
+            reported, was = self._state.pending is not None, self._state.node
             self._effects.note(answers.to_follow(self._state, node, switches))
             before = self._state
             node = self._effects.in_force(node)
 
             def failed(error: Exception) -> None:
-                if not told:
+                if not reported:
                     self._effects.aside(
                         [f"what changed of machine or settings is not followed yet: {sentence(error)}"]
                     )
@@ -455,15 +455,15 @@ class Engine:
             return migrated
 
     def switch(self, *, observe_only: bool, why: str = "", source: str = "writers") -> None:
-        """Another writer of cpusets was found: write nothing from now on; or it is gone (safety.md S10)."""
+        """Write nothing while another writer of cpusets is there; write again once it is gone (safety.md S10)."""
         with self._lock:
             self._effects.switch(observe_only=observe_only, why=why, source=source)
 
     def release(self) -> tuple[Written, ...]:
-        """Put the cgroups back as far as the kernel lets us (safety.md S17); the ledger stays as it is.
+        """Release the cgroups as far as the kernel allows (safety.md S17); the ledger stays as it is.
 
         Raises:
-            HostError: the tree cannot be read: nothing was put back; release again.
+            HostError: the tree cannot be read: nothing was released; call again.
         """
         with self._lock:
             return self._effects.release()
@@ -479,16 +479,16 @@ class Engine:
         return Moment(self._clock(), self._exempt, self._memory.judge(), with_obstacle, running)
 
     def _decide_each(self, pods: Iterable[Pod], decide: Callable[..., Transition], ran: Collection[str] = ()) -> None:
-        """Decide on pods in order of creation, save once, enforce once, and tell.
+        """Decide on pods in order of creation, save once, enforce once, and report.
 
         Where a rule of the books breaks, they are decided and saved one by one; a pod that breaks it is set aside.
 
         Args:
             pods: any number.
-            decide: the transition for one.
+            decide: the transition for one pod.
             ran: uids of pods that run already.
         """
-        before, at, told = self._state, self._moment(), list[Pod]()
+        before, at, to_report = self._state, self._moment(), list[Pod]()
 
         def one(state: State, pod: Pod) -> Transition:
             return decide(state, pod, at, ran=pod.uid in ran)
@@ -496,7 +496,7 @@ class Engine:
         def together(some: Sequence[Pod]) -> None:
             step = transitions.each_in_order(self._state, some, one)
             self._effects.commit(step.state)
-            told.extend(step.to_report)
+            to_report.extend(step.to_report)
             self._effects.aside(step.problems)
 
         def aside(pod: Pod, error: Exception) -> None:
@@ -506,13 +506,13 @@ class Engine:
                 self._effects.commit(transitions.put_aside(self._state, pod, ran=pod.uid in ran))
             if pod.uid not in self._state.pods:
                 self._effects.note(self._state.with_pods(replace(known, unsaved=True)))
-            told.append(pod)
+            to_report.append(pod)
 
         one_by_one(_in_order(pods), together, aside)
-        self._effects.settle(before.ledger, told)
+        self._effects.settle(before.ledger, to_report)
 
     def _retry(self, tried: Collection[TrackedPod]) -> None:
-        """Decide once more on pods that have not ended (safety.md S13); those that are in now are told."""
+        """Decide once more on the pods that have not ended (safety.md S13)."""
         there = [each for each in tried if not each.ended]
         if there:
             self._decide_each(
@@ -520,24 +520,24 @@ class Engine:
             )
 
     def _let_in(self) -> None:
-        before, told, passed = self._state, list[Pod](), set[str]()
+        before, to_report, passed = self._state, list[Pod](), set[str]()
         line = queue_of(before.pods, before.node.rules)
         came = {uid: before.pods[uid].since if uid in before.pods else 0.0 for uid in pending(before.ledger)}
-        came |= {each.pod.uid: each.since for each in line}  # a resize that waits has no place in the line
-        aside = before.retries.later(self._clock())  # until their turn comes the line goes on without them
+        came |= {each.pod.uid: each.since for each in line}  # a resize that waits has no place in the queue
+        aside = before.retries.later(self._clock())  # until their turn comes the queue goes on without them
         moving = came.keys() - aside
 
         def enter(uids: Sequence[str]) -> None:
-            # in the order of the line, also one by one: no pod passes one that came before it
+            # in the order of the queue, also one by one: no pod passes one that came before it
             step = transitions.let_in(self._state, (moving - passed - {*uids}) | aside, self._moment())
             self._effects.commit(step.state)
             passed.update(uids)
-            told.extend(step.to_report)
+            to_report.extend(step.to_report)
 
         def once_more(uids: Sequence[str]) -> None:
             step = second_look.once_more(self._state, uids, self._moment())
             self._effects.commit(step.state)
-            told.extend(step.to_report)
+            to_report.extend(step.to_report)
             self._effects.aside(step.problems)
 
         if before.unwritable:
@@ -547,15 +547,15 @@ class Engine:
         state, chosen = second_look.chosen(self._state, aside, self._moment())
         self._effects.note(state)
         one_by_one(chosen, once_more, self._failed)
-        if told:
-            self._effects.settle(before.ledger, told)
+        if to_report:
+            self._effects.settle(before.ledger, to_report)
 
     def _given(self, uid: str, before: State) -> None:
-        """Note a state in which it is known what a pod was given (devices, claims), and place the pod by it."""
+        """Note a state that has the devices of a pod (the kubelet's or its claims'), and place the pod by them."""
         self._effects.note(before)
         known = before.pods.get(uid)
         if known is None or known.exempt or known.ended or uid not in before.ledger.pods:
-            return  # looked at when the pod is decided, or tried again
+            return  # considered when the pod is decided, or tried again
         running = known.ran or any(owner == uid for owner, _ in self._enforcer.names.values())
         step = None
         with self._effects.alone(f"the devices of pod {known.pod.key}"):
@@ -600,10 +600,10 @@ class Engine:
 
         Args:
             uids: these pods.
-            running: pods whose containers may run though no cgroup shows it yet.
+            running: uids of pods whose containers may run though no cgroup shows it yet.
 
         Returns:
-            Those of which something else is to be told now.
+            The pods with something new to report.
         """
         observed = self._effects.observe() if uids else None
         if observed is None:
@@ -618,7 +618,7 @@ class Engine:
         return step.to_report if self._state.ledger == step.state.ledger else ()
 
     def _failed(self, uid: str, error: Exception, key: str = "") -> None:
-        """Leave a pod that breaks something as it is, to be tried again later, and tell it once."""
+        """Leave a pod as it is after a fault, to be tried again later; report the first fault."""
         state = self._state
         self._effects.note(answers.wrong(state, uid, self._clock()))
         if uid not in state.retries.tries:
@@ -626,13 +626,13 @@ class Engine:
             self._effects.aside([f"pod {key} is set aside, and tried again later: {sentence(error)}"])
 
     def _follow_in_force(self) -> None:
-        """Keep what is decided next within the kubelet's own cgroup: another program may have changed its sets."""
+        """Keep the next decisions within the kubelet's own cgroup, whose sets another program may have changed."""
         plain = self._state.device_tracker.plain
         if self._state.pending is None and self._effects.in_force(plain) is not plain:
             self.changed(plain)
 
     def _follow_unsaved(self) -> None:
-        """Follow what could not be saved: what the kubelet gave first, since it may place a pod again."""
+        """Follow what could not be saved: devices first, since they may place a pod again."""
         unsaved = [uid for uid, known in self._state.pods.items() if known.unsaved]
         starts = self._state.starts
         self._effects.note(answers.starts_taken(self._state))

@@ -1,7 +1,8 @@
-"""Looks at the nodes' real memory when a decision needs it (safety.md S7). Used by `agent.engine.engine` only.
+"""Check decisions against the nodes' real memory (safety.md S7). Used by `agent.engine.engine` only.
 
-Nothing is read for pods whose memory is not bound, nor under `onMemoryShortage: open` for what they do not wish
-themselves. What cannot be read is told once: memory is then bound by the ledger's books alone, by no pod's own wish.
+Nothing is read for a pod whose memory is not bound. Under `onMemoryShortage: open` the figures are read only for pods
+that wish to be bound themselves. A failed read is reported once: until a read succeeds, memory is bound by the
+ledger's books alone, and no pod's own wish is followed.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from agent.model.outcome import Admitted, Outcome
 from agent.model.pod import Pod
 
 Room = Callable[[Iterable[int]], Mapping[int, int]]
-"""Node ids -> bytes that are free or can be reclaimed, of each; raises HostError."""
+"""Node ids -> bytes of each node that are free or can be reclaimed; raises HostError."""
 
 
 class MemoryPressure:
-    """Makes judges of admissions.
+    """Makes checks of admissions.
 
     Args:
-        room: the kernel's word; None where there is none (a recorded machine).
+        room: reads the kernel's figures; None where there are none (a recorded machine).
         cgroups: the tree.
-        problem: told what cannot be read, once until it can be again.
+        problem: called with the first failed read; again only after a read that succeeded.
     """
 
     def __init__(self, room: Room | None, cgroups: CgroupTree, problem: Callable[[str], None]) -> None:
@@ -37,7 +38,7 @@ class MemoryPressure:
         self._wrong = ""
 
     def judge(self) -> PressureCheck:
-        """A judge for the decisions of one event: it looks when the first of them needs it, and for each that ran."""
+        """Make the check for the decisions of one event: it reads at the first need, and for each pod that ran."""
         room = self._room
         if room is None:
             return unjudged
@@ -53,7 +54,7 @@ class MemoryPressure:
         return judge
 
     def _look(self, room: Room, node: Node, ledger: Ledger) -> Pressure | None:
-        """What the kernel says now; None where it cannot be understood."""
+        """Read the kernel's figures; None where they cannot be read, which is reported."""
         holders = {uid for uid, record in ledger.pods.items() if any(bound(ledger, record, node.rules))}
         try:
             observed = self._cgroups.observe() if holders else None

@@ -1,6 +1,6 @@
-"""Where containers with CPUs of their own stand while a plan is carried out: nobody is put beside them. Values.
+"""Where containers with exclusive CPUs run while a plan is carried out. Values.
 
-Used by `agent.engine.enforcer` only.
+A container gets its CPUs only after their previous owner has left them. Used by `agent.engine.enforcer` only.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from agent.model.ledger import Ledger
 
 
 class Occupancy:
-    """Where they stand.
+    """The CPUs that each container of a plan still occupies.
 
-    A plan moves one onto CPUs that another has left before. If that other one could not be moved, the first one
-    waits: no container is put on CPUs where one runs that had them before. So it is with the shared pool: it gets
-    what a container gave back when that has left it. What else is there, of the shared pool or by another program's
-    doing, keeps no container from its CPUs: it is told (`agent.core.cgroups.enforced`).
+    A plan moves a container onto CPUs after it has moved their previous owner away. If the owner could not be moved,
+    the container waits. The shared pool, too, gets the CPUs that a container gave back only after the container has
+    left them. A process of the shared pool, or one that another program put there, keeps no container from its CPUs:
+    that is reported (`agent.core.cgroups.enforced`).
 
     Args:
         pods: path -> the pod's uid.
-        on: where those stand that this agent put there: on CPUs that were their own, and not the pool's.
-        runs: where all of them run, whoever put them there.
+        on: path -> CPUs where this agent put the container: its own CPUs of that time, without the pool's.
+        runs: path -> CPUs where the container runs, also if another program put it there.
         shared: the pool.
-        wanted: path -> its sets at the end of the plan; of a mixed one, others may stand on the shared part.
-        leaving: where those stand that gave up all their CPUs, and leave in this plan: they count if they cannot.
+        wanted: path -> its sets at the end of the plan; the shared part of a mixed set may be occupied.
+        leaving: path -> CPUs of a container that gave up all its CPUs and leaves in this plan; they count if its
+            move fails.
     """
 
     def __init__(
@@ -40,12 +41,12 @@ class Occupancy:
         self.alone = dict(on)
         """`on`, as it is after each write."""
         self._late: dict[str, CpuSet] = {}
-        """What containers gave back in part and stand on still, by path: few of them, and asked for each write."""
+        """CPUs that a container gave back in part and still occupies, by path: kept, as each write asks for it."""
         for path in self.alone:
             self._look(path)
 
     def in_the_way(self, write: Write) -> bool:
-        """Whether a write would put a container on CPUs where another one stands."""
+        """Say whether a write would put a container on CPUs that another container occupies."""
         if not self._holds(write.path) or write.file != CPUS:
             return False
         common = self._shared | self._wanted[write.path].shared
@@ -53,7 +54,10 @@ class Occupancy:
         return not self._taken(write.path).isdisjoint(new)
 
     def _taken(self, path: str) -> CpuSet:
-        """Where others stand; of its own pod, whose init containers may have the same CPUs, who is to leave these."""
+        """Collect the CPUs that other containers occupy.
+
+        Of a container of the same pod only CPUs count that it is to leave: init containers may have the same CPUs.
+        """
         found = CpuSet()
         for other in self.alone:
             if self._pods[other] != self._pods[path]:
@@ -63,20 +67,20 @@ class Occupancy:
         return found
 
     def _holds(self, path: str) -> bool:
-        """Whether it has CPUs of its own still."""
+        """Say whether a cgroup has exclusive CPUs at the end of the plan."""
         return path in self._wanted and self._wanted[path].exclusive
 
     def _own(self, path: str) -> CpuSet:
         return self._wanted[path].own if self._holds(path) else CpuSet()
 
     def _stands(self, path: str) -> CpuSet:
-        """Where one is alone: on v2 not on CPUs that it asks for and the cgroups above it do not have any more."""
+        """Return the CPUs that a container occupies alone: on v2 only those that the cgroups above it still have."""
         return self.alone[path] & self._runs[path]
 
     def aside(self, write: Write) -> tuple[Write, ...]:
-        """What keeps a container that has to wait from others' CPUs: one that runs there waits on the pool.
+        """Return the write that makes a container wait on the pool, if it has to wait and runs on other CPUs.
 
-        Not one that stands where this agent put it, or within what it is to have: nobody leaves CPUs of its own.
+        A container stays where this agent put it, or within the CPUs that it is to have: it keeps CPUs of its own.
         """
         runs, own = self._runs.get(write.path, CpuSet()), CpuSet.parse(write.value) - self._taken(write.path)
         stays = self.alone.get(write.path) or runs.issubset(self._shared | own)
@@ -84,7 +88,7 @@ class Occupancy:
         return () if stays or not pool else (replace(write, value=str(pool)),)
 
     def pooled(self, write: Write) -> tuple[Write, ...]:
-        """Take the shared CPUs out of a write that a container gave back and stands on still."""
+        """Take the shared CPUs out of a write that a container gave back in part and still occupies."""
         if write.file != CPUS or not self._late:
             return (write,)
         asked = CpuSet.parse(write.value)
@@ -95,24 +99,25 @@ class Occupancy:
         return () if found == CpuSet.parse(write.old) else (replace(write, value=str(found)),)
 
     def _left_to(self, path: str) -> CpuSet:
-        """Find CPUs that containers gave back in part and stand on still; a cgroup above such a one has them for it.
+        """Collect the CPUs that other containers gave back in part and still occupy, for a write to `path`.
 
-        A container that gave back all of its own belongs to the pool, and shares what it stands on.
+        A cgroup above such a container keeps these CPUs, as the container needs them. A container that gave back all
+        its CPUs belongs to the pool, and shares the CPUs that it runs on.
         """
         return CpuSet.union(
             late for each, late in self._late.items() if each != path and not each.startswith(f"{path}/")
         )
 
     def _look(self, path: str) -> None:
-        """Keep what a container gave back in part and stands on still, or that there is nothing of that."""
+        """Keep the CPUs that a container gave back in part and still occupies; forget them once it has left."""
         self._late.pop(path, None)
         if self._holds(path) and path in self.alone and (late := self._stands(path) - self._own(path)):
             self._late[path] = late
 
     def overstayed(self, ledger: Ledger) -> CpuSet:
-        """CPUs on which one stands that it does not hold any more: of no use to whoever holds them now.
+        """Collect the CPUs that containers occupy and hold no more: their new owner cannot have them yet.
 
-        One that has none of its own any more may be an init container, and its pod's are no others'.
+        A container without exclusive CPUs may be an init container; the CPUs of its pod do not count then.
         """
         return CpuSet.union(
             self._stands(path) - (self._own(path) if self._holds(path) else own_of(ledger, self._pods[path]))
@@ -120,10 +125,11 @@ class Occupancy:
         )
 
     def moved(self, done: tuple[Written, ...]) -> None:
-        """Writes were made: from now on their containers stand there; those that are gone stand nowhere.
+        """Follow writes that were made: a container occupies what was written; a container that is gone, nothing.
 
-        On the way to its own CPUs, a container from the pool is written with what others get of that in this plan:
-        these it shares, and leaves. Its own are those that it is to have, and had alone before and the pool has not.
+        On its way from the pool to its own CPUs, a container is also written with pool CPUs that other containers get
+        in this plan: it shares these and leaves them. It occupies CPUs that it is to have, and CPUs that it had alone
+        before and that are not in the pool.
         """
         for each in done:
             path = each.write.path
@@ -141,5 +147,5 @@ class Occupancy:
 
 
 def _one(path: str, other: str) -> bool:
-    """Whether two cgroups are one container's: the runtime's inner one lies below its container."""
+    """Say whether two cgroups are of one container: the runtime's inner cgroup lies below its container's."""
     return f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/")

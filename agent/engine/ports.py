@@ -2,9 +2,10 @@
 
     CgroupTree  the kubelet's tree           agent.host.cgroups
     Store       the saved ledger             agent.host.checkpoint
-    Reporter    who is told what happened    agent.app hands it to logs, metrics and agent.kube.publishing
+    Reporter    takes the reports            agent.app passes them to logs, metrics and agent.kube.publishing
 
-`Steps` is called between every two effects, with the name of what comes next: tests kill the process there.
+All methods are called under the engine's lock, so that a slow one delays every event. They may block on the disk or
+the kernel, never on a network. `Steps` is called between every two effects: tests kill the process there.
 """
 
 from __future__ import annotations
@@ -21,61 +22,82 @@ from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
 
 Steps = Callable[[str], None]
-"""Told before each effect: "save", "write <path> <file>", "tell", "release"."""
+"""Called with the name of the next effect: "save", "write <path> <file>", "tell", "release"."""
 
 
 class CgroupTree(Protocol):
     """The kubelet's cgroups."""
 
     def observe(self) -> Observed:
-        """The whole tree now; raises HostError."""
+        """Read the whole tree; raises HostError. Called for each event that enforces, or that frees ended pods."""
 
     def in_force(self) -> InForce:
-        """What the kubelet's own cgroup has in force now; raises HostError."""
+        """Read what the kubelet's own cgroup has in force; raises HostError. Called before decisions."""
 
     def apply(self, writes: tuple[Write, ...], go_on: Callable[[], bool] = ...) -> tuple[Written, ...]:
-        """Carry out writes in order and read each back; refusals are data. `go_on` is asked before each."""
+        """Make the writes in order and read each back; a refusal is a value in the result.
+
+        Called for each write of a plan, and once for all writes of memory nodes, which may hang. `go_on` is asked
+        before each write; after a False no write is made.
+        """
 
     def pages(self, path: str) -> Mapping[int, int]:
-        """Node id -> bytes that a cgroup holds."""
+        """Read how many bytes a cgroup has on each node: node id -> bytes; raises HostError.
+
+        Called at each look for each container whose memory is to be bound and is not yet.
+        """
 
     def touched(self, path: str) -> Mapping[int, int]:
-        """Node id -> bytes of anonymous and shared memory that a cgroup holds; raises HostError."""
+        """Read how many bytes of anonymous and shared memory a cgroup has on each node; raises HostError.
+
+        Called for each pod with bound memory when a decision needs the nodes' real memory (safety.md S7).
+        """
 
 
 class Store(Protocol):
-    """Where the ledger is kept."""
+    """Keeps the ledger over restarts."""
 
     def save(self, ledger: Ledger, extra: Mapping[str, object] | None = None) -> object:
-        """Make it durable before returning; raises CheckpointUnwritableError, the old one is then intact.
+        """Make the ledger durable before returning; raises CheckpointUnwritableError, the old one is then intact.
 
-        `extra` is what the next start needs to know of the ledger; see `agent.node.recover.LISTED`.
+        Called for each event that changes a grant, and on a timer for new names: a sync of the disk. `extra` is what
+        the next start needs beside the ledger; see `agent.node.recover.LISTED`.
         """
 
 
 class Reporter(Protocol):
-    """Who is told. Called under the engine's lock: hand over and return."""
+    """Takes the reports. Each method hands its report over and returns."""
 
     def admitted(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:
-        """A pod holds what the ledger says (which may be nothing exclusive), in the kernel too but for `unenforced`.
+        """Report that a pod holds its grant, which may be nothing exclusive; all but `unenforced` is in force.
 
-        Of a pod none of whose containers exist yet nothing is known of the kernel.
+        Called after a decision was saved, written and read back. While no container of the pod exists, nothing is
+        known of the kernel.
         """
 
     def enforced(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:
-        """What the kernel has of a pod's grants changed: all of it, or not what is named."""
+        """Report that another part of a pod's grant is in force: all but `unenforced`.
+
+        Called when that changes, as often as `agent.node.unenforced_pods` allows.
+        """
 
     def refused(self, pod: Pod, refusal: Refusal, settings: PodSettings) -> OnMisalignment | None:
-        """A pod was refused; what happens to it is for whoever listens.
+        """Report a refusal, and carry out the pod's wish; called when a refusal is new or says something new.
 
-        Returns something milder than its wish where its owner was refused too often (safety rule S12), else None.
+        Returns a milder wish if too many pods of the pod's owner were refused (safety rule S12), else None.
         """
 
     def released(self, uid: str) -> None:
-        """A pod holds nothing any more."""
+        """Report that a pod has ended and its grant is released; called once for each pod."""
 
     def written(self, results: tuple[Written, ...]) -> None:
-        """Cgroups were written."""
+        """Report the results of writes; called after each look that wrote."""
 
     def problem(self, what: str, text: str) -> None:
-        """Something is wrong that is no pod's doing: "checkpoint", "cgroups", "machine"."""
+        """Report a problem of the node, which is no pod's doing; called when it is new.
+
+        Args:
+            what: its kind: "checkpoint", "cgroups", "devices", "in-force", "lost", "machine", "meminfo", "memory",
+                "set-aside", "standing", "unlisted", "writers".
+            text: the sentence.
+        """
