@@ -1,7 +1,7 @@
-"""Reading a file or folder that somebody else may have put there: never for ever, never more than asked.
+"""Read a file or folder that another program may have made: never for ever, never more than asked.
 
-Called by whoever reads a file that is not made by the kernel: manifests, settings, the state folder, the kubelet's
-own files. A FIFO, a socket, a device or a folder in its place is an error at once, where open(2) might wait for a
+Called for each file that is not made by the kernel: manifests, settings, the state folder, the kubelet's own files.
+A FIFO, a socket, a device or a folder in its place is an error at once, where open(2) might wait for a
 writer, and SIGTERM with it.
 """
 

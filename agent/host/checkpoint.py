@@ -204,7 +204,7 @@ class Checkpoint:
         """When it was saved last, seconds since the epoch; None where there is none."""
         try:
             return self.path.stat().st_mtime
-        except OSError:  # there is none yet, or it cannot be looked at: then nobody is left out of what is told
+        except OSError:  # there is none yet, or it cannot be read: then every pod is reported
             return None
 
     def forget(self, *beside: str) -> None:
@@ -270,7 +270,7 @@ def _lock_file(path: Path) -> IO[str] | None:
 
 
 def _take(what: IO[str] | int, where: Path, file: IO[str] | None) -> None:
-    """Lock a file or a folder; `file` names who holds it."""
+    """Lock a file or a folder; `file` names the process that holds the lock."""
     try:
         fcntl.flock(what, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -333,7 +333,7 @@ def opened(path: Path, data: bytes, newest: int) -> bytes:
 
 
 def boot_id(proc: str = "/proc") -> str:
-    """The id of this boot, "" where the kernel tells none."""
+    """The id of this boot, "" where the kernel has none."""
     with contextlib.suppress(OSError):  # see above
         return Path(proc, "sys/kernel/random/boot_id").read_text("ascii").strip()
     return ""
@@ -349,7 +349,7 @@ def replace_file(path: Path, data: bytes) -> None:
     """Replace a file as a whole; when this returns, it is on the disk. Raises OSError."""
     spare = path.with_name(f".{path.name}.new")
     _write(spare, data)
-    os.replace(spare, path)  # noqa: PTH105 - because it stands beside the other system calls
+    os.replace(spare, path)  # noqa: PTH105 - beside the other system calls
     _sync_folder(path.parent)
 
 

@@ -38,7 +38,7 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})", re.ASCII)
 
 
 def words_of(state: State, uid: str, container: str) -> Mapping[str, str]:
-    """What a container is told that is, or was, mixed: by the saved grants; nothing before there are any."""
+    """Make the variables of a container that is, or was, mixed, by the saved grants; none before the first save."""
     if (uid, container) in state.unsaved:
         return {}
     desired = share(state.in_effect, uid, container, state.node.rules, state.node.machine)
@@ -102,15 +102,15 @@ class CpuFiles:
         self._seen = state if done else None
 
     def _told_in(self, uid: str) -> list[str]:
-        """The containers of a pod that have a folder: also one that lost its shared CPUs since."""
+        """List the containers of a pod that have a folder, also a container that lost its shared CPUs since."""
         try:
             there = [each.name for each in (self._folder / uid).iterdir() if each.is_dir()]
-        except OSError:  # somebody removed it: what runs looks at what is not there any more
+        except OSError:  # removed by another program: a running container has no file any more
             return []
         return [name for name in sorted(there) if _NAME.fullmatch(name)]
 
     def _keep(self, uid: str, container: str, words: Mapping[str, str]) -> bool:
-        """Replace a file unless it says that already; whether it says it now. A fault is told once."""
+        """Replace a file that has another text; return True if it has the text now. A fault is logged once."""
         if not (_NAME.fullmatch(uid) and _NAME.fullmatch(container)):
             return False
         text = "".join(f"{name}={value}\n" for name, value in words.items())
@@ -120,7 +120,7 @@ class CpuFiles:
                 return True
             for each in (self._folder, folder.parent, folder):
                 each.mkdir(mode=0o755, exist_ok=True)
-                each.chmod(0o755)  # whichever user the container runs as: the umask is the agent's affair
+                each.chmod(0o755)  # readable for every user of a container, whatever the agent's umask
             spare = folder / f".{FILE}.new"
             spare.write_text(text, encoding="ascii")
             spare.chmod(0o644)
@@ -142,6 +142,6 @@ class CpuFiles:
 
 
 def forget(state: Path) -> None:
-    """Everything was put back: nobody has CPUs of his own any more. Raises OSError for what cannot be removed."""
-    with contextlib.suppress(FileNotFoundError):  # nobody had any
+    """Remove all files after a release, when no container has CPUs of its own. Raises OSError if that fails."""
+    with contextlib.suppress(FileNotFoundError):  # no container had any
         shutil.rmtree(os.fspath(state / FOLDER))

@@ -1,4 +1,4 @@
-"""YAML and JSON that others wrote: the one loader of all that is read, with bounds that are checked first.
+"""The one loader of all YAML and JSON that is read: untrusted input, with bounds that are checked first.
 
 A few hundred bytes can ask for more than a machine has: anchors that double (aliases and merge keys), nesting that
 overruns the parser's stack, numbers whose digits take minutes. So the parser's events, which cost no more than the
@@ -35,7 +35,7 @@ def load_all(text: str | bytes, *, values: int, documents: int, loader: Any = Lo
 
     Args:
         text: YAML, as much of it as the caller reads.
-        values: how many there may be in all, with every alias and merge key counted for all that it stands for.
+        values: how many there may be in all, with every alias and merge key counted as all that it means.
         documents: how many there may be.
         loader: `Loader`, or a subclass of it.
 

@@ -49,7 +49,7 @@ class FileStore(Protocol):
         ...
 
     def kind(self, path: str) -> str:
-        """Tells "file", "dir", "link", "other", or "" for what is not there."""
+        """Return the kind of a path: "file", "dir", "link", "other", or "" for a missing one."""
         ...
 
 

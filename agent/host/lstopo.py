@@ -30,7 +30,7 @@ def is_lstopo(path: Path) -> bool:
         return False
     if path.suffix == ".xml":
         return True
-    with suppress(OSError):  # what cannot be read is told by whoever reads it
+    with suppress(OSError):  # a file that cannot be read is reported by `read_lstopo`
         return bounded.read(path, 64).lstrip().startswith((b"<?xml", b"<topology"))
     return False
 

@@ -68,7 +68,7 @@ def open_machine(spec: str | None) -> Machine:
 
 
 def find(spec: str) -> Path:
-    """The folder or file that a name or path stands for; raises MalformedError when there is none."""
+    """Find the folder or file that a name or path means; raises MalformedError when there is none."""
     if not spec:
         raise MalformedError("an empty text names no machine; write a folder, an archive, a name or synthetic:...")
     for path in _candidates(spec):

@@ -1,8 +1,8 @@
 """A folder of pod manifests: read, and followed as it changes.
 
 Used by `numalign run --pods` (and by `simulate`): YAML with one or several documents, or JSON, as the kubelet's own
-static pod folder has them (https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/). What is wrong with
-one document never keeps the others from being served; it is told with file and field.
+static pod folder has them (https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/). A wrong document is
+reported with file and field; all other documents are served.
 
 A manifest has no uid. As the kubelet does, one is made from all that it says: a changed manifest is another pod, the
 old one ends, and the same manifest is the same pod after a restart.
@@ -143,7 +143,7 @@ class _FolderReading:
         except BadPodError as error:
             self.wrong.append(Wrong(file.name, str(error), number))
             return None
-        except Exception as error:  # noqa: BLE001 - one manifest's oddity is told, and costs the others nothing
+        except Exception as error:  # noqa: BLE001 - of any kind: it is this manifest's alone
             self.wrong.append(Wrong(file.name, f"cannot be understood: {type(error).__name__}", number))
             return None
         clash = next((self.keys[each] for each in (pod.key, pod.uid) if each in self.keys), None)

@@ -1,6 +1,6 @@
 """The objects of a manifest file, whatever shape they come in. Called by `agent.host.workloads` and `manifests`.
 
-YAML with one or several documents; one that is no YAML costs the others nothing
+YAML with one or several documents; a document that is no YAML is left out alone
 JSON, also several values one after the other, as `jq -c '.items[]'` prints them
 Lists (List, PodList, DeploymentList, lists in lists, an array): opened; items without a kind have their list's,
 since the API, the kubelet's /pods and clients leave it out
@@ -29,7 +29,7 @@ class FileObjects:
 
     Attributes:
         objects: (number, object) in order; numbers count what cannot be used, too.
-        wrong: (number, why) of what cannot be read; number 1 stands for the file.
+        wrong: (number, why) of what cannot be read; number 1 is also the file itself.
         odd: (number, sentence) on what was read, and may mean something else.
     """
 

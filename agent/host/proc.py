@@ -1,7 +1,7 @@
 """A second opinion from psutil on the live machine: number of CPUs and cores, memory.
 
 Called by the run loop after discovery and by `numalign topology`. psutil counts in its own way (sysconf, /proc), so a
-difference means that the reader, the kernel or the container's view of /sys is wrong; it is told and never acted on.
+difference means that the reader, the kernel or the container's view of /sys is wrong; it is only reported.
 """
 
 from __future__ import annotations

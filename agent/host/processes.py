@@ -1,4 +1,4 @@
-"""A small process per container, where there is no runtime: so that the sets shown are the kernel's own word.
+"""A small process per container, where there is no runtime: so that the sets shown are those of the kernel.
 
 Used by `numalign run --pods` together with `agent.host.standin`. Each process is a `cat` that waits on a pipe whose
 other end only this program holds: however this program ends, `kill -9` included, the pipe closes and the process ends

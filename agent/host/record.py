@@ -1,9 +1,9 @@
-"""Recording a machine: just the files that discovery reads, in a small archive that --root accepts.
+"""Record a machine: just the files that discovery reads, in a small archive that --root accepts.
 
-Called by `agent.cli.record`. Discovery runs on a store that notes what it is asked for, so that a recording holds
-what this version reads and nothing else. What could tell whose machine it is stays out: contents are written anew
-from the parts that discovery understands (no serial number of /proc/cpuinfo, no build host of /proc/version), names
-of folders that are no known kind of sysfs name (a GUID can hold a MAC address) become "anon1". The archive is
+Called by `agent.cli.record`. Discovery runs on a store that notes each read, so that a recording has what this
+version reads and nothing else. It has nothing that could identify the machine: contents are written again from the
+parts that discovery understands (no serial number of /proc/cpuinfo, no build host of /proc/version), and names of
+folders that are no known kind of sysfs name (a GUID can hold a MAC address) become "anon1". The archive is
 deterministic: one machine gives the same bytes each time.
 """
 
@@ -88,7 +88,7 @@ class NotingStore:
         return found
 
     def kind(self, path: str) -> str:
-        """Tell, and note a folder."""
+        """Return the kind of a path, and note a folder."""
         found = self.inner.kind(path)
         if found == "dir":
             self.folders.add(path)

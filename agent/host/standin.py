@@ -6,7 +6,7 @@ containerd would make:
     ScratchStandIn   a plain folder whose kernel is played (`agent.host.scratch`): anyone can run it
     RealStandIn      folders of our own below a real cpuset hierarchy, v1 or v2: processes are really confined
 
-Where there is a kubelet, nobody stands in: its cgroups are found and never made.
+Where there is a kubelet, no stand-in is used: the kubelet's cgroups are found and never made.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class ScratchStandIn:
         return path
 
     def attach(self, path: str, pid: int) -> None:
-        """Nothing to do: who lives in the folder is played, too."""
+        """Do nothing: the processes in the folder are played as well."""
 
     def remove_container(self, pod: Pod, name: str) -> None:
         """See StandIn."""
@@ -127,7 +127,7 @@ class ScratchStandIn:
             self._tree.remove_pod(uid)
 
     def close(self) -> None:
-        """The folder stays: whoever wants may look at it, and the next start finds it again."""
+        """Leave the folder: a user may look at it, and the next start finds it again."""
 
 
 class RealStandIn:
@@ -232,7 +232,7 @@ def _sweep(folder: Path) -> None:
 
 
 def has_kubelet(root: str) -> bool:
-    """Whether a kubelet's cgroups lie below a root: then they are found, and nobody stands in.
+    """Say whether a kubelet's cgroups lie below a root: then no stand-in is used.
 
     Raises:
         HostError: no cpuset hierarchy there, or several kubelets' roots.

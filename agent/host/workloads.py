@@ -1,8 +1,8 @@
 """What `numalign simulate` and `explain --manifest` place: pods and what makes pods, from files, folders, or "-".
 
-A document that cannot be read costs the others nothing: it is told with file, document and field, and the caller ends
-with the exit code of wrong input. What is read otherwise than it is written is said in a note: what asks for no pods
-now, what is counted by the pods that it made (`agent.forecast.owners`), and what may be a typing error.
+A document that cannot be read is left out alone: it is reported with file, document and field, and the caller ends
+with the exit code of wrong input. A note names what is read otherwise than it is written: what asks for no pods now,
+what is counted by the pods that it made (`agent.forecast.owners`), and what may be a typing error.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Workloads:
 
     Attributes:
         items: pods in the order in which they are placed: those of a cluster by their creationTimestamp, then the
-            others as files and documents have them. Namespaces' defaults are merged in.
+            rest as files and documents have them. Namespaces' defaults are merged in.
         left_out: (kind, why) -> how many objects of the kind have no pods that count.
         notes: what else was read otherwise than it is written; sentences.
         wrong: what cannot be read.
@@ -171,7 +171,7 @@ class _Reading:
         if self.pods > MOST_ITEMS:
             raise BadPodError("spec.replicas", f"more than {MOST_ITEMS} pods in all are too many; leave some out")
         self.objects.append(found)
-        if found.own and not found.id.uid and len(self.hints) <= MOST_HINTS:  # the API server has checked others
+        if found.own and not found.id.uid and len(self.hints) <= MOST_HINTS:  # the API server has checked the rest
             place = f"{label}, document {number}" if number > 1 else label
             self.hints += [f"{place}: {each}" for each in hints(body, found.id.kind)]
         if found.is_pod and found.items[0].claims:

@@ -1,7 +1,7 @@
 """Files that other writers of cpusets leave on a node, for `agent.core.cgroups.writers`. Reads names, and two files.
 
-Called by `agent.app` at the start and now and then. What cannot be read says nothing: a hint more or less, for a
-fight is noticed anyway (`agent.core.cgroups.writers.flapping`). In a cluster the agent sees of these what its chart
+Called by `agent.app` at the start and on a timer. A file that cannot be read is left out: it is only a hint, since a
+fight is noticed anyway (`agent.core.cgroups.writers.flapping`). In a cluster the agent sees the files that its chart
 mounts:
 
     plugins_registry                           sockets of DRA drivers: kubelet.pluginsRegistry
@@ -33,12 +33,12 @@ MOST = 10_000
 
 
 def look(root: Path = Path("/"), kubelet: Path = Path("var/lib/kubelet"), *, most: int = MOST) -> tuple[str, ...]:
-    """Sentences on whoever else writes cpusets here; empty when nobody is known to.
+    """Find other writers of cpusets on this node: a sentence on each; empty when none is known.
 
     Args:
         root: where the host's file system is seen.
         kubelet: the kubelet's --root-dir, below `root`.
-        most: so many entries of a folder are looked at.
+        most: how many entries of a folder are read.
     """
     base = root / kubelet.relative_to("/") if kubelet.is_absolute() else root / kubelet
     found = [_state(base / name) for name in STATES]
@@ -49,7 +49,7 @@ def look(root: Path = Path("/"), kubelet: Path = Path("var/lib/kubelet"), *, mos
 
 
 def _state(path: Path) -> str:
-    """What a state file of the kubelet's says.
+    """Say what a state file of the kubelet shows; "" where it shows no writer.
 
     The kubelet writes a new file in place of the old one. A pod that has the one file mounted goes on seeing the old,
     which has no name any more: under policy none the kubelet writes it once, so something has changed.
@@ -65,6 +65,6 @@ def _state(path: Path) -> str:
 
 
 def _names(folder: Path, most: int) -> list[str]:
-    with contextlib.suppress(OSError):  # no such folder: nobody is installed there
+    with contextlib.suppress(OSError):  # no such folder: no plugin is installed there
         return bounded.names(folder, most)
     return []

@@ -6,7 +6,7 @@
       .pages(path)           bytes per NUMA node: memory that lies elsewhere is not moved (safety rule S4)
       .affinities
 
-    layout    names, made and recognised      kernel    who takes the writes
+    layout    names, made and recognised      kernel    takes the writes
     mounts    where the hierarchies lie       scanning, reading, writing, pages: the parts of Cgroups
 
 Called by the engine through its ports, and by the command line. Not for deciding anything: that is
@@ -36,11 +36,11 @@ class Cgroups:
     Args:
         root: where the host's /sys/fs/cgroup is, or a scratch tree.
         kernel: takes the writes; the real one when None.
-        kubepods: path of the kubelet's root within the hierarchy, where it cannot be told by looking (two kubelets).
+        kubepods: path of the kubelet's root within the hierarchy, where looking finds several (two kubelets).
         patience: seconds that one `apply` waits for writes of memory nodes (safety.md S8).
 
     Attributes:
-        real: a real kernel stands behind the tree, and what its files name are processes.
+        real: the tree is a real kernel's, and its files name real processes.
 
     Raises:
         HostError: no cpuset controller below `root`.
@@ -99,9 +99,9 @@ class Cgroups:
     def apply(self, writes: tuple[Write, ...], go_on: Callable[[], bool] = lambda: True) -> tuple[Written, ...]:
         """Carry out writes in order, and read each back; `go_on` is asked before each, and ends it with False.
 
-        Refusals are data, never raised: `error` is the kernel's word ("EBUSY"), or "vanished" (its container ended),
-        "hangs" (a mems write that takes long: it goes on alone), "forbidden" (a path that the last observation did
-        not show, or kubepods itself: nothing was written).
+        Refusals are data, never raised: `error` is the name of the kernel's errno ("EBUSY"), or "vanished" (its
+        container ended), "hangs" (a mems write that takes long: it goes on alone), "forbidden" (a path that the last
+        observation did not show, or kubepods itself: nothing was written).
         """
         return self._writer.apply(writes, self._known, go_on)
 

@@ -1,4 +1,4 @@
-"""Kernel: who takes the writes. The real one is here; `agent.host.scratch` has one that plays it on a plain folder.
+"""Kernel: takes the writes. The real one is here; `agent.host.scratch` has one that plays it on a plain folder.
 
 Reads need no such seam: a cgroup hierarchy and a scratch tree are both folders of small files. A file is opened from
 a folder that is held open, one component at a time and never through a symbolic link, so that no name whatsoever

@@ -9,7 +9,7 @@ follow kubelet rule 7.1 (names of cgroups):
     containers     cri-containerd-<id>.scope, crio-<id>.scope, docker-<id>.scope; <id>, crio-<id> or kata_<id> under
                    cgroupfs
 
-Recognising needs no configuration: the names tell driver and runtime apart, and any folder named kubepods (or ending
+Recognising needs no configuration: the names show driver and runtime, and any folder named kubepods (or ending
 in -kubepods.slice) is a kubelet's root, wherever it lies: under a custom cgroup root, or in kind's kubelet.slice.
 """
 
@@ -35,7 +35,7 @@ containerd's or CRI-O's.
 
 
 class CgroupDriver(StrEnum):
-    """Who makes the kubelet's cgroups: cgroupDriver."""
+    """The program that makes the kubelet's cgroups: cgroupDriver."""
 
     SYSTEMD = "systemd"
     CGROUPFS = "cgroupfs"
@@ -94,12 +94,12 @@ def is_kubepods(name: str) -> bool:
 
 
 def qos_of(parent: str, name: str) -> Qos | None:
-    """The QoS class that a folder below kubepods stands for; None where it is none. `parent` is kubepods' name."""
+    """The QoS class of a folder below kubepods; None for any other folder. `parent` is kubepods' name."""
     return _PART_QOS.get(_last_part(parent, name))
 
 
 def uid_of(parent: str, name: str) -> str:
-    """The pod uid that a folder stands for, dashes restored; "" where it is no pod. `parent` is the name above.
+    """The uid of a pod's folder, dashes restored; "" for any other folder. `parent` is the name above.
 
     Any text is a uid: a static pod's is 32 hex digits, and the API forbids nothing. Uids hold no "_", so that the
     escaping of "-" can be undone.
@@ -111,7 +111,7 @@ def uid_of(parent: str, name: str) -> str:
 
 
 def container_id_of(name: str) -> str:
-    """The container id that a folder below a pod stands for (model.cgroup.Cgroup.container_id)."""
+    """The container id of a folder below a pod (model.cgroup.Cgroup.container_id)."""
     match = _ID.fullmatch(name.removesuffix(_SCOPE))
     return match["id"] if match else name
 

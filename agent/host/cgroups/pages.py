@@ -1,4 +1,4 @@
-"""Where a cgroup's memory lies, and who runs in it. Called by `agent.host.cgroups.Cgroups`.
+"""Where a cgroup's memory lies, and the CPUs of its threads. Called by `agent.host.cgroups.Cgroups`.
 
 memory.numa_stat: https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files (bytes, one line per kind)
 and https://docs.kernel.org/admin-guide/cgroup-v1/memory.html#numa-stat (pages, "hierarchical_" lines include what is
@@ -29,7 +29,7 @@ _LONGEST = 3840
 def pages(mounts: Mounts, path: str, page_size: int) -> dict[int, int]:
     """Node id -> bytes of the cgroup and everything below, only nodes that hold some; empty where it is gone.
 
-    On v1 without huge pages: their controller does not tell nodes apart.
+    On v1 without huge pages: their controller does not count them by node.
 
     Raises:
         SysfsMalformedError: a statistics file says something that cannot be.
@@ -85,7 +85,7 @@ def _hugetlb(folder: str) -> list[str]:
 
 
 def affinities(mounts: Mounts, path: str) -> dict[int, CpuSet]:
-    """Thread id -> the CPUs it may use, as sched_getaffinity(2) tells it; threads that end meanwhile are left out.
+    """Thread id -> the CPUs it may use, by sched_getaffinity(2); threads that end during the read are left out.
 
     A thread's own narrower set belongs to the application: it is reported, never repaired (safety.md S15).
     """

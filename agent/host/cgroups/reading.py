@@ -17,7 +17,7 @@ from agent.model.idset import CpuSet, IdSet, NodeSet
 _CHUNK = 65536
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 MOST_FOLDERS = 10_000
-"""Cgroups right below another that are looked at: whoever may make cgroups may make a hundred thousand."""
+"""Cgroups right below another that are read at most: a container may make a hundred thousand."""
 GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR)
 """What the kernel says of a cgroup that is gone: ENODEV from a file that was open before."""
 
@@ -76,7 +76,7 @@ def _parsed(found: str) -> int:
 def folders(folder: str, most: int = MOST_FOLDERS) -> list[str] | None:
     """The names of the cgroups right below, sorted, `most` at most; None where it is gone. Links are none.
 
-    A folder's link count tells without a listing that nothing is below (kernfs counts as old file systems do: 2 and
+    A folder's link count shows without a listing that nothing is below (kernfs counts as old file systems do: 2 and
     one per subfolder); where a file system does not count (1), the listing decides.
     """
     try:

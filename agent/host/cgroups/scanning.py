@@ -21,7 +21,7 @@ _ROOT_DEPTH = 6
 _INNER_DEPTH = 8
 """Levels below a container that are looked at."""
 MOST_INNER = 256
-"""Cgroups below a pod's containers that are looked at: whoever may make some there may make a hundred thousand."""
+"""Cgroups below a pod's containers that are read at most: a container may make a hundred thousand of them."""
 
 
 def find_kubepods(mounts: Mounts, wanted: str = "", last: str = "") -> str:
@@ -104,7 +104,7 @@ def scan(mounts: Mounts, kubepods: str) -> Observed:
 
 
 def _populated(cgroups: list[Cgroup], unread: Collection[str]) -> list[Cgroup]:
-    """As cgroup.events of v2 tells it: processes below count too; where not all was looked at, there may be one."""
+    """Count processes below, too, as cgroup.events of v2 does; a cgroup that was not read whole may have some."""
     busy = {cgroup.path for cgroup in cgroups if cgroup.populated or cgroup.path in unread}
     for cgroup in reversed(cgroups):
         if cgroup.path in busy:

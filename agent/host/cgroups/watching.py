@@ -1,20 +1,20 @@
-"""New and removed folders below kubepods, and sets that other programs write there, told as they happen (inotify).
+"""Report new and removed folders below kubepods, and sets that other programs write there, by inotify events.
 
-Called by `agent.app`: what appears is handed to the engine, which enforces. A thread of its own reads the events and
-calls back with everything that one reading found, so that a burst of pods costs a few enforcements.
+Called by `agent.app`: each change is handed to the engine, which enforces. A thread of its own reads the events and
+calls back with all that one reading found, so that a burst of pods costs a few enforcements.
 
-kernfs tells its watchers of folders that others make and remove (fs/kernfs/dir.c, fsnotify hooks of vfs_mkdir and
-vfs_rmdir), as any file system does. Every level is watched: a folder that is made in a new folder before the watch on
-that one stands is found by listing it right after.
+kernfs reports folders that any program makes and removes (fs/kernfs/dir.c, fsnotify hooks of vfs_mkdir and
+vfs_rmdir), as other file systems do. Every level is watched: a folder that is made in a new folder before that one
+has a watch is found by listing the new folder right after.
 
-A watch on a folder tells of writes to its files, too (vfs_write, IN_MODIFY, v1 and v2). Of these, cpuset.cpus and
-cpuset.mems count where another text stands than the agent's last one. A burst is told as one, and only so often.
-What the kernel changes by itself, as when a CPU goes offline, is no event.
+A watch on a folder reports writes to its files, too (vfs_write, IN_MODIFY, v1 and v2). Of these, cpuset.cpus and
+cpuset.mems count if their text is not the agent's last one. A burst is reported as one, at a bounded pace.
+A change by the kernel itself, as when a CPU goes offline, is no event.
 
-What can still be missed is found by a slow rescan:
+A slow rescan finds what the events can miss:
 
     the queue overflowed (IN_Q_OVERFLOW, fs.inotify.max_queued_events)      a rescan at once
-    no watch can be had (ENOSPC, fs.inotify.max_user_watches), or no inotify at all    rescans, told as a problem
+    no watch can be had (ENOSPC, fs.inotify.max_user_watches), or no inotify at all    rescans, and a problem reported
     kubepods is not there yet, went away, or came back                      looked for at each rescan, and whenever
                                                                             the hierarchy's root changes
 
@@ -49,11 +49,11 @@ _MASK = (
     Mask.CREATE | Mask.DELETE | Mask.DELETE_SELF | Mask.MODIFY | Mask.ONLYDIR | Mask.DONT_FOLLOW | Mask.EXCL_UNLINK
 )
 _SETS = frozenset({"cpuset.cpus", "cpuset.mems"})
-"""Files of which a write is told."""
+"""Files whose writes are reported."""
 _DEPTH = 8
 """Levels below kubepods that are watched; deeper ones are the application's."""
 _MOST_EVENTS = 5000
-"""Events of one reading: what they say is told before more are read."""
+"""Events of one reading at most: they are reported before more are read."""
 _FLOOD, _SHARE = 500, 9.0
 """Writes in one reading from which on the thread pauses, so many times as long as it read: a container that may write
 files of its own cgroup may do so without end."""
@@ -107,9 +107,9 @@ class Watcher:
     Attributes:
         mounts: the hierarchies; the cpuset one is watched.
         on_changes: called with every change.
-        kubepods: the path of the kubelet's root, where it cannot be told by looking.
+        kubepods: the path of the kubelet's root, where looking finds several.
         rescan: seconds between two rescans while events serve.
-        problem: told once of each thing that keeps events from serving.
+        problem: called once for each thing that keeps events from serving.
         ours: whether a file of a cgroup still has what this agent wrote there last.
     """
 
@@ -141,7 +141,7 @@ class Watcher:
     _asked: threading.Event = field(default_factory=threading.Event)
 
     def start(self, *, patience: float = 10.0) -> None:
-        """Begin, once; returns when the watches stand and what is there was told (or after `patience` seconds)."""
+        """Begin, once; return when the watches are set and all folders were reported, or after `patience` seconds."""
         self._wake_in, self._wake_out = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._thread = threading.Thread(target=self._run, name="cgroup folders", daemon=True)
         self._thread.start()
@@ -192,7 +192,7 @@ class Watcher:
                     events = self._wait((min(due, self._pace.due) if self._rewritten else due) - self.clock())
                 if self._over.is_set():
                     return
-                if self._overflowed:  # soon, and not at once: whoever made it overflow may go on
+                if self._overflowed:  # soon, and not at once: the burst may not be over
                     self._overflowed = False
                     due = min(due, looked + min(_SOON, self.rescan))
                 if self._asked.is_set() or self.clock() >= due or (events and not self._root):
@@ -203,7 +203,7 @@ class Watcher:
                     due = looked + self._pause()
 
     def _stumbled(self, error: Exception) -> None:
-        """What was read, or told, went wrong: everything is looked at again, after a pause."""
+        """Report a fault in reading or reporting; after a pause, rescan all."""
         self._trouble(f"new cgroups could not be followed: {sentence(error)}")
         self._overflowed = self._rewritten = True
         self._over.wait(_SOON)
@@ -213,11 +213,11 @@ class Watcher:
         return self.rescan if serves else min(_SOON, self.rescan)
 
     def _wait(self, seconds: float) -> bool:
-        """Wait for events, and tell what they say; whether there were any."""
+        """Wait for events and report them; return whether there were any."""
         handles = [self._wake_in, *([self._inotify.fd] if self._inotify else [])]
         ready, _, _ = select.select(handles, [], [], max(0.0, seconds))
         if self._wake_in in ready:
-            with contextlib.suppress(BlockingIOError):  # somebody else emptied it
+            with contextlib.suppress(BlockingIOError):  # it is empty already
                 os.read(self._wake_in, 4096)
         if self._inotify is None or self._inotify.fd not in ready:
             self._tell([], [])
@@ -226,7 +226,7 @@ class Watcher:
         return True
 
     def _drain(self, inotify: Inotify) -> None:
-        """What is in the queue now, told as one."""
+        """Report all that is in the queue now, at once."""
         began, writes = self.clock(), 0
         appeared: list[NewFolder] = []
         gone: list[str] = []

@@ -39,7 +39,7 @@ _LEAST_WAIT = 0.05
 
 @dataclass
 class Writer:
-    """Writes to the files of known cgroups, and to no others.
+    """Writes to the files of known cgroups only.
 
     Attributes:
         mounts: the hierarchies.

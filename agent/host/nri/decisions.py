@@ -1,10 +1,10 @@
-"""The engine as `driver.Decisions`: what the runtime is answered comes from the last snapshot, never from the lock.
+"""The engine as `driver.Decisions`: each answer to the runtime comes from the last snapshot, never from the lock.
 
-A write of the engine may hang (safety.md S8) while the runtime waits for us with a lock around all plugins (S9). So
-everything that is asked is read from `NriEngine.snapshot`, and everything that is told is queued for a thread. Sets
-and devices are answered as they were saved, since the runtime puts them into effect at once; of CPUs, those that the
-others have left (S6). A decision is saved first and then written, and the runtime may ask in between. An agent that
-ends there leaves the others where they are.
+A write of the engine may hang (safety.md S8) while the runtime waits with a lock around all plugins (S9). So each
+question is answered from `NriEngine.snapshot`, and each event is queued for a thread. Sets and devices are answered
+as they were saved, since the runtime puts them into effect at once. Of a container's CPUs, the answer has those that
+all other containers have left (S6): a decision is saved first and then written, the runtime may ask in between, and
+an agent that ends there moves no container.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from agent.node.state import State
 _log = logging.getLogger(__name__)
 
 FIND_WITHIN = 0.1
-"""Seconds that RunPodSandbox waits for the decision on a pod that is found only then; all of it has 0.2 s (S9)."""
+"""Seconds that RunPodSandbox waits for the decision on a pod that it has asked for; it has 0.2 s in all (S9)."""
 CLEARED_WITHIN = 0.04
-"""Seconds that CreateContainer waits until others have left the container's CPUs, after `enforcer.AWAITED` (S9)."""
+"""Seconds that CreateContainer waits for other containers to leave its CPUs, after `enforcer.AWAITED` (S9)."""
 ENFORCED_WITHIN = 1.0
 """Seconds that a runtime which registers us waits until its containers' sets are in force; it has two."""
 HOLDING = frozenset({OnMisalignment.WAIT, OnMisalignment.FAIL})
@@ -43,39 +43,39 @@ HOLDING = frozenset({OnMisalignment.WAIT, OnMisalignment.FAIL})
 
 
 class NriEngine(Protocol):
-    """What of the engine is used."""
+    """The used part of the engine. Only `snapshot` and `containers_announced` are called on the runtime's thread."""
 
     @property
     def snapshot(self) -> State:
-        """What was decided last; never waits."""
+        """The last decisions; read for each request, never waits."""
 
     def containers_announced(self, names: Mapping[str, tuple[str, str]]) -> None:
-        """The runtime is about to make containers; never waits."""
+        """Take names of containers that the runtime is about to make; waits for a write under way, briefly."""
 
     def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
-        """Containers appeared."""
+        """Take in new containers; may wait for writes."""
 
     def container_gone(self, container_id: str) -> None:
-        """A container was removed."""
+        """Take in that a container was removed; may wait for writes."""
 
     def pod_found(self, pod: Pod) -> None:
-        """The runtime starts a pod that was not decided on."""
+        """Decide on a pod that the runtime starts; may wait for writes."""
 
     def all_named(self) -> None:
-        """All containers that run have been named."""
+        """Take in that all running containers have names; called for each synchronization, may wait for writes."""
 
     def pods_running(self, uids: Collection[str]) -> None:
-        """No other pods have a sandbox."""
+        """Take in all pods that have a sandbox; called for each synchronization."""
 
 
 class EngineDecisions:
     """Decisions of an engine.
 
     Args:
-        engine: who decides.
-        usable: how a self-handed PCI function gets usable in a container, by address.
-        live: told of the pods that the runtime has sandboxes of; called on the thread.
-        files: the folders that tell mixed containers which CPUs are theirs; None where nobody keeps them up to date.
+        engine: makes the decisions.
+        usable: says how a container can use a PCI function that numalign hands out, by address.
+        live: called on the thread with the pods that the runtime has sandboxes of.
+        files: the folders in which mixed containers read their own CPUs; None where they are not kept up to date.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class EngineDecisions:
         self._thread.start()
 
     def stop(self, within: float = 5.0) -> bool:
-        """Carry out what is queued, then end; whether it ended in time."""
+        """Carry out what is queued, then end; return True if it ended in time."""
         self._queue.put(None)
         self._thread.join(within)
         return not self._thread.is_alive()
@@ -106,12 +106,12 @@ class EngineDecisions:
     # ---- asked by the driver
 
     def knows(self, uid: str) -> bool:
-        """Whether the pod was decided on."""
+        """Say whether the pod was decided on."""
         known = self._engine.snapshot.pods.get(uid)
         return known is not None and known.decided
 
     def verdict(self, uid: str) -> str:
-        """The sentence that keeps a refused pod from starting, where its wish is to wait or to fail."""
+        """Return the sentence that keeps a refused pod from starting, if its wish is to wait or to fail; else ""."""
         snapshot = self._engine.snapshot
         known = snapshot.pods.get(uid)
         if known is None or known.refusal is None or known.exempt or known.ran or uid in snapshot.ledger.pods:
@@ -122,23 +122,24 @@ class EngineDecisions:
         return f"{where}{known.refusal.text}"
 
     def cleared(self, uid: str, container: str, within: float = CLEARED_WITHIN) -> bool:
-        """Whether others have left the CPUs of a container, or do so within a moment."""
+        """Say whether all other containers have left a container's CPUs, or leave them within a moment."""
         return _soon(lambda: not _kept_back(self._engine.snapshot, uid, container), within)
 
     def desired(self, uid: str, container: str) -> DesiredSets:
-        """The sets of one container.
+        """Return the sets of one container.
 
-        A container whose pod holds no CPU of its own is not named: it inherits the pool that is written to the slices
-        above it, and a set of its own would have to be written again with every change of the pool, while the runtime
-        never waits (safety rule S9). One of a
-        Burstable pod is, while its slice holds grants of others: it would stand on them until its pod is named.
-        Of CPUs of its own, it gets those that other containers have left; if there are none, it starts on the pool,
-        without the CPUs that a container gave up and may still stand on.
+        A container gets the CPUs of its grant that all other containers have left. If there are none, it starts on
+        the pool, minus the CPUs that a container gave up and may still run on.
+
+        A container of a pod without CPUs of its own gets no set: it inherits the pool from the slices above it. A set
+        of its own would have to be written again with every change of the pool, while the runtime never waits (safety
+        rule S9). While the Burstable slice has grants of other pods, a Burstable container gets the pool as its set:
+        it would run on these grants until its pod has a name.
         """
         return self._desired(self._engine.snapshot, uid, container)
 
     def running(self, uid: str, container: str) -> DesiredSets:
-        """The same of one that runs: while others have left none of its CPUs, the runtime leaves it where it is."""
+        """Return the sets of a running container; no CPUs while other containers use all of its own: it stays put."""
         snapshot = self._engine.snapshot
         sets = self._desired(snapshot, uid, container)
         stays = sets.cpus is not None and not sets.exclusive and _kept_back(snapshot, uid, container)
@@ -171,23 +172,23 @@ class EngineDecisions:
         return DesiredSets(cpus, mems, exclusive=desired.exclusive, shared=desired.shared & cpus)
 
     def quota_lifted(self, uid: str, container: str) -> bool:
-        """Whether a container runs without a CFS quota (S16)."""
+        """Say whether a container runs without a CFS quota (S16)."""
         snapshot = self._engine.snapshot
         wished = snapshot.switches.lift_quota and snapshot.node.rules.cpu.static
         saved = (uid, container) not in snapshot.unsaved
         return wished and bool(container) and saved and lifted(snapshot.in_effect, uid, container)
 
     def mixed(self, uid: str, container: str) -> Mapping[str, str]:
-        """What tells a mixed container which of its CPUs are its own (numalign.io/mixed); nothing for any other."""
+        """Return the variables that name a mixed container's own CPUs (numalign.io/mixed); none for any other."""
         sets = self._desired(self._engine.snapshot, uid, container, all_own=True)
         return assigned(sets.own, sets.shared) if sets.cpus and sets.exclusive and sets.shared else {}
 
     def folders(self, uid: str, container: str) -> tuple[tuple[str, str], ...]:
-        """The folder that a mixed container is given: (of the host, where it sees it)."""
+        """Return the folder that a mixed container gets: (path on the host, path in the container)."""
         return self._files.mount(self._engine.snapshot, uid, container) if self._files else ()
 
     def devices(self, uid: str, container: str) -> tuple[Mapping[str, str], tuple[DeviceNode, ...]]:
-        """What makes the devices that numalign hands out itself usable in a container (S22)."""
+        """Return the variables and device files that make numalign's own devices usable in a container (S22)."""
         env: dict[str, str] = {}
         nodes: dict[str, DeviceNode] = {}
         for resource, addresses in self._own(uid, container).items():
@@ -197,7 +198,7 @@ class EngineDecisions:
         return env, tuple(nodes[path] for path in sorted(nodes))
 
     def hints(self, uid: str, container: str) -> dict[str, str]:
-        """Self-handed devices that the container cannot use through a device file: address -> why."""
+        """List numalign's own devices that the container cannot use through a device file: address -> why."""
         found = {}
         for addresses in self._own(uid, container).values():
             for address in addresses:
@@ -218,22 +219,22 @@ class EngineDecisions:
         found = {each: tuple(number for number in held[each] if number in there[each]) for each in own}
         return {resource: ids for resource, ids in found.items() if ids}
 
-    # ---- told by the driver
+    # ---- events from the driver
 
     def containers_named(self, names: Mapping[str, tuple[str, str]]) -> None:
-        """Containers of pods: no new cgroup of theirs is taken for nobody's from now on; enforced soon."""
+        """Take the names of containers at once, so that none of their cgroups is nameless; enforce them soon."""
         copy = dict(names)
         self._engine.containers_announced(copy)
         self._queue.put(lambda: self._engine.containers_seen(copy))
 
     def container_gone(self, container_id: str) -> None:
-        """A container was removed."""
+        """Take in that a container was removed."""
         self._queue.put(lambda: self._engine.container_gone(container_id))
 
     def pods_live(self, uids: frozenset[str], within: float = ENFORCED_WITHIN) -> bool:
-        """The pods that the runtime has sandboxes of; all their containers have been named before this.
+        """Take in all pods that the runtime has sandboxes of, after the names of all their containers.
 
-        Whether the engine has brought all of it about in time: then everybody else has left what they hold.
+        Return True if the engine has enforced every grant in time: then each container is alone on its own CPUs.
         """
         if self._files is not None:
             self._files.begin()
@@ -245,7 +246,7 @@ class EngineDecisions:
         return done.wait(within) and self._engine.snapshot.settled
 
     def decide(self, pod: Pod, within: float = FIND_WITHIN) -> bool:
-        """Have a pod decided that is not yet; whether it was in time: later the watch has it. For `driver.Find`."""
+        """Have a pod decided; return True if that was in time, else the watch brings it later. For `driver.Find`."""
         given_up = threading.Event()
         self._queue.put(lambda: None if given_up.is_set() else self._engine.pod_found(pod))
         if self._engine.snapshot.over(pod.uid) or not _soon(lambda: self.knows(pod.uid), within):
@@ -259,13 +260,13 @@ class EngineDecisions:
 
 
 def _kept_back(snapshot: State, uid: str, container: str) -> CpuSet:
-    """Those of a container's own CPUs that are saved, and that others may not have left yet."""
+    """Return the saved CPUs of a container that other containers may not have left yet."""
     own = snapshot.in_effect.cpus.assigned.get(uid, {}).get(container, CpuSet())
     return own - snapshot.cleared.get(uid, {}).get(container, CpuSet())
 
 
 def _soon(true: Callable[[], bool], within: float) -> bool:
-    """Whether something is so, or becomes so within as many seconds; looked at every 2 ms, without a lock."""
+    """Wait until a condition holds, for some seconds; return whether it does. Checked every 2 ms, without a lock."""
     deadline = time.monotonic() + within
     while not true():
         if time.monotonic() >= deadline:

@@ -1,12 +1,11 @@
 """The agent as an NRI plugin: pinned before the first instruction, refused before it. A Handler of `plugin`.
 
-What the runtime asks is answered from what the engine has decided; the decision itself falls when the pod is seen (by
-the watch, usually before its sandbox) or, where the runtime is quicker, in RunPodSandbox by asking for the pod once.
-If that cannot be done in time the pod starts unpinned, which is counted, and the cgroup path pins it a moment later.
+The runtime is answered from what the engine has decided. The decision is made when the watch brings the pod, usually
+before its sandbox; where the runtime is quicker, RunPodSandbox asks for the pod once. A pod that cannot be decided in
+time starts unpinned, which is counted, and the cgroup path pins it a moment later.
 
-Nothing in here calls the runtime, and nothing is written to cgroups on the way of an answer: the runtime holds one
-lock around all plugins (safety.md S9). Names of containers are handed to the engine, which enforces them on its own
-thread.
+Nothing in here calls the runtime, and no answer waits for a write to cgroups: the runtime holds one lock around all
+plugins (safety.md S9). Names of containers are handed to the engine, which enforces them on its own thread.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Decisions(Protocol):
-    """What the engine has to say; each answers at once or not at all."""
+    """The engine's decisions, asked on the runtime's thread for each request: every method returns at once."""
 
     def knows(self, uid: str) -> bool:
         """Whether the pod was decided on."""
@@ -37,13 +36,13 @@ class Decisions(Protocol):
         """The sentence that keeps a pod from starting, "" when it may start."""
 
     def cleared(self, uid: str, container: str) -> bool:
-        """Whether others have left the CPUs of a container, or do so within a moment."""
+        """Say whether all other containers have left a container's CPUs, or leave them within a moment."""
 
     def desired(self, uid: str, container: str) -> DesiredSets:
-        """The sets of one container, without CPUs that others have not left."""
+        """Return the container's cpuset, minus CPUs that other containers still use."""
 
     def running(self, uid: str, container: str) -> DesiredSets:
-        """The same of one that runs: it is not moved off its CPUs for that."""
+        """Return the cpuset of a running container; no CPUs while other containers still use all of its own."""
 
     def quota_lifted(self, uid: str, container: str) -> bool:
         """Whether a container runs without a CFS quota (safety.md S16); a fractional one keeps its limit."""
@@ -80,13 +79,13 @@ class NriDriver:
     Args:
         decisions: the engine.
         find: for pods that the watch has not brought yet.
-        starting: told of each pod's uid when its sandbox is about to run; must return at once.
+        starting: called with each pod's uid when its sandbox is about to run; must return at once.
         enforcing: False while only observing, which one switch brings about (safety rule S3): nothing is refused and
             nothing adjusted.
         count: told of what became of each: "pinned", "shared", "late" (without its CPUs), "unknown", "refused",
             "unrefused" (let in, since the runtime would keep the remains of its sandbox), "observed".
         refuse_always: whether sandboxes are refused also where the runtime keeps the remains of each.
-        problem: told what is wrong with the runtime.
+        problem: called with a sentence on what is wrong with the runtime.
     """
 
     def __init__(
@@ -109,13 +108,13 @@ class NriDriver:
         self._keeps_refused = False
         self._lock = threading.Lock()
         self._sandboxes: dict[str, Sandbox] = {}
-        self._away = ""  # why it is away, as told last
+        self._away = ""  # why it is away, as reported last
         self.runtime = ""
         """Name and version of the runtime, "" while it is away."""
 
     @property
     def sandboxes(self) -> tuple[Sandbox, ...]:
-        """The pods that the runtime has sandboxes of, in the order in which it told them; none while it is away."""
+        """The pods that the runtime has sandboxes of, in the order of its reports; none while it is away."""
         with self._lock:
             return tuple(self._sandboxes.values()) if self.runtime else ()
 
@@ -145,7 +144,7 @@ class NriDriver:
         )
 
     def disconnected(self, why: str) -> None:
-        """The connection is gone, or could not be made; the cgroup path goes on alone. The same is told once."""
+        """Note that there is no connection: the cgroup path goes on alone. The same cause is logged once."""
         self.runtime = ""
         level = logging.DEBUG if why == self._away else logging.WARNING
         self._away = why
@@ -154,10 +153,10 @@ class NriDriver:
     def synchronize(
         self, sandboxes: tuple[Sandbox, ...], containers: tuple[RuntimeContainer, ...]
     ) -> Mapping[str, Adjustment]:
-        """Learn what runs; return the sets of those whose sets on record are not what they hold.
+        """Take in what runs; return the sets of the containers whose sets in the runtime differ from their grants.
 
-        None where the engine is not through with them yet: the runtime would put a container on CPUs that others
-        have not left. The engine writes them itself, in order.
+        Return none before the engine has enforced them all: the runtime would put a container on CPUs that another
+        container has not left. The engine then writes the sets itself, in order.
         """
         _log.info("NRI: connected to %s", self.runtime)
         with self._lock:
@@ -180,7 +179,7 @@ class NriDriver:
         return changes
 
     def run_sandbox(self, sandbox: Sandbox) -> None:
-        """Refuse here what must not run; everything later is too late."""
+        """Refuse a pod that must not run: every later request is too late for that."""
         with self._lock:
             self._sandboxes[sandbox.id] = sandbox
         self._starting(sandbox.uid)

@@ -23,7 +23,7 @@ DEFAULT_SOCKET = "/var/run/nri/nri.sock"
 REST = 15.0
 """Seconds without a connection after one that was ended since the agent got no CPU: containers do not wait then."""
 STEADY_SECONDS = 30.0
-"""A session that lasted this long starts the back-off anew."""
+"""A session that lasted this long resets the back-off."""
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Plugin:
 
     @property
     def connected(self) -> bool:
-        """Whether the runtime has synchronized us and the connection stands."""
+        """Whether the connection is open and the runtime has synchronized the agent."""
         return self._session is not None and self._session.synchronized.is_set()
 
     def start(self) -> None:
@@ -100,7 +100,7 @@ class Plugin:
                 raise
 
     async def _once(self) -> tuple[str, bool]:
-        """One connection from first to last; returns why it ended, and whether since the agent got no CPU."""
+        """Run one connection to its end; return why it ended, and whether that was because the agent got no CPU."""
         try:
             reader, writer = await asyncio.open_unix_connection(self._socket)
         except OSError as error:

@@ -75,7 +75,7 @@ _STATE_EVENTS = {
 _log = logging.getLogger(__name__)
 
 Count = Callable[[str, str, float], None]
-"""Told of every request: method, outcome ("ok", "refused", "late", "error", "malformed", "unknown"), seconds."""
+"""Called for each request: method, outcome ("ok", "refused", "late", "error", "malformed", "unknown"), seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Session:
                 reading.cancel()
 
     async def _expect(self) -> None:
-        """Tell of a runtime that takes us in and asks nothing."""
+        """Report a runtime that registers the agent and then sends no request."""
         try:
             await asyncio.wait_for(self.synchronized.wait(), SYNCHRONIZED_WITHIN)
         except TimeoutError:
@@ -267,13 +267,13 @@ class Session:
                 SYNCHRONIZE_WITHIN, lambda: translate.updates(self._handler.synchronize(sandboxes, containers))
             )
         finally:
-            if not more:  # whatever became of it, the runtime counts us in, and asks us of each container from now on
+            if not more:  # in any case the runtime counts the agent in, and asks it of each container from now on
                 self._pods, self._containers = [], []
                 self.synchronized.set()
         return nri_pb2.SynchronizeResponse(update=changes if isinstance(changes, list) else ()), outcome
 
     def _take_in(self, request: nri_pb2.Request) -> bool:
-        """One part of what runs; whether more follows. Where a part is missing, the rest is not all that runs."""
+        """Read one part of a Synchronize request; return True if more follow. A list without a part is refused."""
         whole, self._whole = self._whole, False
         chunk = ttrpc.decode(nri_pb2.SynchronizeRequest(), request.payload, "SynchronizeRequest")
         if len(self._pods) + len(self._containers) > MOST_SYNCHRONIZED:

@@ -95,7 +95,7 @@ def response(stream: int, message: Message) -> bytes:
 
 
 def failure(stream: int, code: Code, text: str) -> bytes:
-    """A response that says no; the runtime hands `text` on to whoever asked it."""
+    """Make a response that refuses a request; the runtime passes `text` on to its caller."""
     return pack(stream, MessageKind.RESPONSE, nri_pb2.Response(status=nri_pb2.Status(code=code, message=text)))
 
 

@@ -1,4 +1,4 @@
-"""What an NRI handler sees and answers: plain values, no protobuf. Used by `session` and by who handles events."""
+"""What an NRI handler sees and answers: plain values, no protobuf. Used by `session` and by its handlers."""
 
 from __future__ import annotations
 

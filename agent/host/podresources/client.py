@@ -40,7 +40,7 @@ class HeldDevice:
     Attributes:
         resource: e.g. "vendor.com/gpu".
         id: the plugin's id of the device.
-        nodes: NUMA nodes it is local to; empty when the plugin told none.
+        nodes: NUMA nodes it is local to; empty when the plugin reported none.
     """
 
     resource: str

@@ -1,7 +1,7 @@
 """Asks the kubelet which devices it gave, and hands the answers to the engine. On a thread of its own.
 
     at start, every minute, and when the kubelet is back    List and GetAllocatableResources: everything
-    a pod that asks for a plugin's devices was decided      Get, soon and then more and more rarely, until it is told
+    a pod that asks for a plugin's devices was decided      Get, soon and then ever more rarely, until it has them
     its sandbox is about to run (`driver`)                  Get at once: the kubelet allocates before that
 
 The watch is quicker than the kubelet's allocation, so the first Get often comes too early: a pod that the kubelet
@@ -57,17 +57,17 @@ class Client(Protocol):
 
 
 class Sink(Protocol):
-    """What of the engine is used."""
+    """The used part of the engine, called on the thread of `Lookup`."""
 
     @property
     def snapshot(self) -> State:
-        """What was decided last; never waits."""
+        """The last decisions; never waits."""
 
     def devices_reported(self, uid: str, given: Given) -> None:
-        """A pod's devices."""
+        """Take a pod's devices; called when they differ from the last report, may wait for writes."""
 
     def devices_offered(self, offered: tuple[Offered, ...]) -> None:
-        """All devices."""
+        """Take all devices of the plugins; called when they differ from the last listing, may wait for the lock."""
 
 
 class Lookup:
@@ -75,9 +75,9 @@ class Lookup:
 
     Args:
         client: the kubelet.
-        engine: who is told.
+        engine: takes the devices.
         name_of: a pod's name as the kubelet has it; a static pod's ends in the node's name there.
-        problem: told once when the kubelet cannot be asked.
+        problem: called once when the kubelet cannot be asked.
         resync: seconds between listings.
         delays: see DELAYS.
     """
@@ -113,18 +113,18 @@ class Lookup:
     # ---- Reporter: called under the engine's lock
 
     def admitted(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:  # noqa: ARG002 - of the protocol
-        """A pod was decided."""
+        """Ask for the devices of a pod that was decided on."""
         self._news.put(("decided", pod.uid))
 
     def enforced(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:
         """Of no interest."""
 
     def refused(self, pod: Pod, refusal: Refusal, settings: PodSettings) -> None:  # noqa: ARG002 - of the protocol
-        """As well; it may run all the same, and a waiting one is tried again with what is known then."""
+        """Ask as well: the pod may run all the same, or wait and be tried again with its devices known."""
         self._news.put(("decided", pod.uid))
 
     def released(self, uid: str) -> None:
-        """A pod is gone."""
+        """Forget a pod that is gone."""
         self._news.put(("gone", uid))
 
     def written(self, results: tuple[Written, ...]) -> None:
@@ -134,7 +134,7 @@ class Lookup:
         """Of no interest."""
 
     def starting(self, uid: str) -> None:
-        """A pod's sandbox is about to run: the kubelet has allocated, so it is asked at once. Returns at once."""
+        """Ask at once for a pod whose sandbox is about to run: the kubelet has allocated. Returns at once."""
         self._news.put(("starting", uid))
 
     # ---- the thread
@@ -144,7 +144,7 @@ class Lookup:
         self._thread.start()
 
     def stop(self, within: float = 5.0) -> bool:
-        """End it; whether it ended in time."""
+        """End the thread; return True if it ended in time."""
         self._news.put(("stop", ""))
         self._thread.join(within)
         return not self._thread.is_alive()
@@ -162,7 +162,7 @@ class Lookup:
                 self.work()
 
     def handle(self, what: str, uid: str) -> None:
-        """One piece of news: a pod was decided, is about to start, or is gone."""
+        """Take in one event: a pod was decided, is about to start, or is gone."""
         if what == "gone":
             self._given.pop(uid, None)
         elif what == "starting" and self._waited_for(uid):
@@ -187,7 +187,7 @@ class Lookup:
                 heapq.heappush(self._due, (self._clock() + self._delays[attempt + 1], uid, attempt + 1))
 
     def _waited_for(self, uid: str) -> bool:
-        """Whether a pod has devices of plugins to be told."""
+        """Say whether devices of plugins are still to be reported for a pod."""
         snapshot = self._engine.snapshot
         known = snapshot.pods.get(uid)
         if known is None or known.ended or known.exempt:
@@ -246,7 +246,7 @@ class Lookup:
             self._given[uid] = given
 
     def _stumbled(self, error: Exception) -> None:
-        """One pod's devices, or one answer, could not be taken in; with the next listing it is tried again."""
+        """Log a pod's devices, or an answer, that could not be taken in; the next listing brings them again."""
         _log.error("the kubelet's word on devices was not taken in: %s", sentence(error), exc_info=error)
 
     def _is_away(self, why: str) -> None:
@@ -255,7 +255,7 @@ class Lookup:
         self.away = why
 
     def _back(self) -> None:
-        """It answers: after an absence everything is listed again."""
+        """Note that the kubelet answers: after an absence all is listed again."""
         if self.away:
             self.away = ""
             self._list_at = self._clock()

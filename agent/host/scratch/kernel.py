@@ -43,7 +43,7 @@ Sets = Mapping[str, IdSet]
 def _alone(
     method: Callable[Concatenate[CpusetKernel, Arguments], None], /
 ) -> Callable[Concatenate[CpusetKernel, Arguments], None]:
-    """One change at a time, whoever makes it: the agent's process and one that plays the kubelet."""
+    """Make one change at a time, also of several processes: the agent's, and one that plays the kubelet."""
 
     @functools.wraps(method)
     def changed(self: CpusetKernel, /, *arguments: Arguments.args, **named: Arguments.kwargs) -> None:
@@ -181,7 +181,7 @@ class CpusetKernel:
     def _effective(self, path: str, above: Sets | None = None, new: Sets | None = None) -> None:
         """compute_effective_cpumask, for a cgroup and all below; as there, nothing below one that stays as it was.
 
-        What is below is written first: whoever is killed meanwhile finds this cgroup as it was, and writes it again.
+        What is below is written first: after a kill, the next run finds this cgroup as it was, and writes it again.
         """
         own: dict[str, IdSet] = {}
         for file in (CPUS, MEMS):
@@ -294,7 +294,7 @@ class ScratchKernel:
 
 
 def modified(file: Path) -> None:
-    """Tell a watch on the folder that a program wrote the file, as kernfs does: the same byte is written again."""
+    """Write a file's first byte again: a watch on the folder then reports a write, as it does on kernfs."""
     if not file.name.startswith("cpuset."):
         return
     with contextlib.suppress(OSError), file.open("r+b") as same:  # it is gone meanwhile

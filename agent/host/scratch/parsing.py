@@ -65,12 +65,12 @@ def _region(text: str, at: int, limit: int) -> tuple[int, int, int, int, int]:
         return low, high, whole, whole, at
     used, at = _number(text, _after(text, at, ":"), limit)
     group, at = _number(text, _after(text, at, "/"), limit)
-    # after a stride the kernel looks for the next region without asking what stands there
+    # after a stride the kernel looks for the next region without a check of what is there
     return low, high, used, group, at + 1 if text[at] == "\n" else at
 
 
 def _number(text: str, at: int, limit: int) -> tuple[int, int]:
-    """Read the number that stands there, as bitmap_getnum does, and say where it ends."""
+    """Read the number at a place, as bitmap_getnum does, and say where it ends."""
     if text[at] == "N":
         return limit - 1, at + 1
     match = _NUMBER.match(text, at)

@@ -40,7 +40,7 @@ class TreeStore(Protocol):
         ...
 
     def alone(self) -> AbstractContextManager[object]:
-        """Nobody else changes anything meanwhile, as under the kernel's cgroup_mutex; may be entered again."""
+        """Keep all other writers out, as the kernel's cgroup_mutex does; may be entered again."""
         ...
 
 
@@ -83,11 +83,11 @@ class TreeFolder:
     version: int
 
     def has(self, path: str, file: str) -> bool:
-        """See Store."""
+        """See TreeStore."""
         return os.path.isfile(self._file(path, file))  # noqa: PTH113 - read at every write: a Path would cost more than the call
 
     def get(self, path: str, file: str) -> str:
-        """See Store."""
+        """See TreeStore."""
         try:
             with open(self._file(path, file), encoding="utf-8") as text:  # noqa: PTH123 - as above
                 return text.read().strip()
@@ -95,7 +95,7 @@ class TreeFolder:
             return ""
 
     def put(self, path: str, file: str, text: str) -> None:
-        """See Store. The kernel ends every text with a line's end; cgroup.procs of nobody is empty."""
+        """See TreeStore. The kernel ends every text with a line's end; cgroup.procs without processes is empty."""
         target, line = Path(self._file(path, file)), f"{text}\n" if text or file.startswith("cpuset") else ""
         if not target.exists():
             target.write_text(line, "utf-8")
@@ -105,22 +105,22 @@ class TreeFolder:
         spare.replace(target)
 
     def children(self, path: str) -> list[str]:
-        """See Store."""
+        """See TreeStore."""
         with os.scandir(str(self.hierarchies[0]) + path) as entries:
             return sorted(f"{path}/{entry.name}" for entry in entries if entry.is_dir(follow_symlinks=False))
 
     def make(self, path: str) -> None:
-        """See Store."""
+        """See TreeStore."""
         for hierarchy in self.hierarchies:
             Path(f"{hierarchy}{path}").mkdir()
 
     def remove(self, path: str) -> None:
-        """See Store."""
+        """See TreeStore."""
         for hierarchy in self.hierarchies:
             shutil.rmtree(f"{hierarchy}{path}")
 
     def alone(self) -> AbstractContextManager[object]:
-        """See Store."""
+        """See TreeStore."""
         return _MUTEXES.setdefault(self.root, _Mutex(self.root / ".numalign-mutex"))
 
     @property

@@ -96,7 +96,7 @@ def _outer(reader: SysfsReader, places: list[str]) -> Outer:
 
 
 def _units(reader: SysfsReader, claims: dict[int, tuple[int, str]]) -> Iterator[tuple[CpuSet, str]]:
-    """The caches of one level, each with the folder of the first CPU that has one; contradictions are told."""
+    """The caches of one level, each with the folder of the first CPU that has one; contradictions are reported."""
     for claim, bits in agreed({cpu: shared for cpu, (shared, _) in claims.items()}):
         cpus = CpuSet(bits)
         place = next(claims[cpu][1] for cpu in cpus if cpu in claims)

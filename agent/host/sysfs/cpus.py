@@ -147,7 +147,7 @@ def _told(reader: SysfsReader, cpu: int, name: str) -> int | None:
 
 
 def _known(number: int | None, fallback: int) -> int:
-    """The id, else the fallback; a negative one is the kernel's word for unknown."""
+    """The id, else the fallback; the kernel writes a negative id for unknown."""
     return fallback if number is None or number < 0 else number
 
 
@@ -165,7 +165,7 @@ def _read_sets(reader: SysfsReader, unit: str, ids: tuple[int, ...], topology: s
 
 
 def partition(reader: SysfsReader, unit: str, ids: tuple[int, ...], claims: dict[int, int]) -> dict[int, int]:
-    """CPU -> lowest CPU of its unit, from what each CPU claims; a contradiction is told, see `agreed`."""
+    """CPU -> lowest CPU of its unit, from what each CPU claims; a contradiction is reported, see `agreed`."""
     online = CpuSet.from_ids(ids).bits
     lowest = {cpu: cpu for cpu in ids}
     for claim, bits in agreed({cpu: bits & online | 1 << cpu for cpu, bits in claims.items()}):

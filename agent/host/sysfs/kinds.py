@@ -1,6 +1,6 @@
 """Performance, efficiency and middle cores of hybrid machines.
 
-Called by `agent.host.sysfs.discovery`. Sources, the first that tells CPUs apart wins: the kernel's own lists (Intel:
+Called by `agent.host.sysfs.discovery`. Sources, the first with a difference wins: the kernel's own lists (Intel:
 the PMUs cpu_core and cpu_atom, or cpu/types), the scheduler's cpu_capacity (Arm), the base frequency of intel_pstate.
 The maximum frequency is not one: favoured cores of ordinary machines differ there.
 """

@@ -23,7 +23,7 @@ MAX_BRIDGES = 32
 
 @dataclass(frozen=True)
 class _PciPlace:
-    """Nodes that are local to a device, and the file that told."""
+    """Nodes that are local to a device, and the file that has them."""
 
     nodes: NodeSet = NodeSet()
     source: str = ""

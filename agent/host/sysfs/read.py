@@ -46,7 +46,7 @@ def parse_mask(text: str) -> int:
 
 @lru_cache(maxsize=1024)
 def parse_list(text: str) -> int:
-    """Read the kernel's list format; "(null)", some kernels' word for no CPUs, is empty. Raises MalformedError."""
+    """Read the kernel's list format; "(null)", as some kernels print no CPUs, is empty. Raises MalformedError."""
     return 0 if text == "(null)" else CpuSet.parse(text).bits
 
 
@@ -78,11 +78,11 @@ def ids_in(names: list[str], prefix: str) -> list[int]:
 
 
 def agreed(claims: dict[int, int]) -> list[tuple[int, int]]:
-    """Units from what each CPU claims to share: (claim, members) as bits, members disjoint, by lowest CPU.
+    """Group CPUs by the sibling mask that each one reports: (mask, members) as bits, members disjoint, by lowest CPU.
 
-    CPUs that claim the same set form a unit, together with those of the set that claim nothing (their file is
-    missing). Where others of the set claim differently (CPU 3 says 0-3, CPU 0 says 0-2), no set is guessed: those
-    that agree stay together, and members differ from the claim.
+    CPUs with the same mask form a group, together with CPUs of the mask that report none (their file is missing).
+    Where CPUs of a mask report another one (CPU 3 has 0-3, CPU 0 has 0-2), no set is guessed: the CPUs with the same
+    mask stay together, and the members differ from the mask.
     """
     speakers: dict[int, int] = {}
     for cpu, claim in sorted(claims.items()):
