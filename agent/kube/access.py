@@ -1,4 +1,4 @@
-"""Where the API server is, how to trust it, and which token is valid now. Used by `handlers` and `client`.
+"""Where the API server is, how to trust it, and which token is valid now. Used by `watch.handlers` and `client`.
 
 In a pod all three come from the mounted service account
 (https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/). The token file is replaced while the
@@ -43,7 +43,7 @@ class ApiAccess:
 
     @property
     def token(self) -> str:
-        """The token now; the last good one while the file is being replaced, or holds no token. Never logged."""
+        """The present token; the last good one while the file is being replaced or holds none. Never logged."""
         try:
             found = self.token_file.stat()
             seen = (found.st_mtime_ns, found.st_ino, found.st_size)
@@ -56,7 +56,7 @@ class ApiAccess:
         return str(self._known.get("token", ""))
 
     def trust(self) -> ssl.SSLContext:
-        """What the API server's certificate, and the kubelet's, is checked against; raises OSError, ValueError."""
+        """Return what checks the certificates of API server and kubelet; raises OSError, ValueError."""
         certificates = _read(self.ca).decode("ascii", "ignore")
         if not certificates:  # the module ssl would trust the system's instead
             raise ValueError(f"{self.ca} holds no certificate")
@@ -66,10 +66,10 @@ class ApiAccess:
 
 
 def header_text(text: str) -> str:
-    """Credentials as a request's header carries them, without spaces and newlines around them.
+    """Check credentials for use in a request's header; return them without spaces and newlines around them.
 
     Raises:
-        MalformedError: no header carries them. The library below would say so with the credentials in its words.
+        MalformedError: no header can carry them. The library's own error would contain the credentials.
     """
     found = text.strip()
     if len(found) > LONGEST_TOKEN or not (found.isascii() and found.isprintable()):
@@ -78,7 +78,7 @@ def header_text(text: str) -> str:
 
 
 def _read(path: Path) -> bytes:
-    """A file that may be replaced by anything: as `agent.host.bounded`, which is another room's. Raises OSError."""
+    """Read a file that may be replaced by anything, as `agent.host.bounded` does. Raises OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     with open(handle, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor, and no path
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -87,7 +87,7 @@ def _read(path: Path) -> bytes:
 
 
 def in_cluster(environment: Mapping[str, str] = os.environ, account: Path = ACCOUNT) -> ApiAccess:
-    """The access of a pod; raises SettingsError naming what is missing.
+    """Read the access that a pod has; raises SettingsError naming what is missing.
 
     The address comes from the environment, not from DNS: a node agent must work before the cluster's DNS does.
     """

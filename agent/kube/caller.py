@@ -1,4 +1,4 @@
-"""Lists of objects with the rights of whoever runs the command: their kubeconfig, or a pod's account. Never writes.
+"""Lists objects with the rights of the user of a command: a kubeconfig, or a pod's service account. Never writes.
 
 The kubeconfig is read by the official client, with its credential plugins. A list comes page by page (limit and
 continue), each page object by object: of what is not kept, one object is in memory at a time.
@@ -26,7 +26,7 @@ PAGE = 500
 """Objects of a page."""
 GONE = 410
 ATTEMPTS = 3
-"""A list whose continue token expired is begun anew; so often it is tried in all."""
+"""How often a list is tried in all: it starts again when its continue token has expired."""
 AUTHORIZATION = "authorization"
 WITHIN = (10.0, 60.0)
 """Seconds to connect, and of silence: a page of a busy server takes its time."""
@@ -50,7 +50,7 @@ class Caller:
         found = Configuration()
         try:
             _load(found, kubeconfig, context)
-        except Exception as error:  # noqa: BLE001 - whatever stands in the file ends in one sentence
+        except Exception as error:  # noqa: BLE001 - whatever is in the file ends in one sentence
             why = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
             raise SettingsError(
                 "--context" if context else "--kubeconfig",
@@ -63,9 +63,10 @@ class Caller:
     def pages(
         self, path: str, keep: Callable[[ListItem], T | None], **query: str
     ) -> Iterator[tuple[list[T], int | None]]:
-        """What `keep` makes of each object of a list, and how many are left after the page; None where nobody says.
+        """Read a list; yield, per page, what `keep` makes of each object, and how many objects are left.
 
-        A list that had to be begun anew gives objects again: the last one counts.
+        The number is None where the server does not send it. A list that has to start again yields objects twice: the
+        last one counts.
 
         Raises:
             KubeError: the server refused, or there was no whole answer.

@@ -6,8 +6,8 @@
     ResourceSlice   devices with attributes; of a pool the slices of its highest generation count
 
 Read from https://kubernetes.io/docs/reference/kubernetes-api/ resource.k8s.io/v1, KEP-6072 (numaNode, a number or a
-list of them). Values only: who asks is `agent.app.cluster.claim_lookup`. A tenant writes his pods and claims, a
-driver its slices: all of it is bounded, what has another shape than it should is left out, and nothing raises.
+list of them). Values only; `agent.app.cluster.claim_lookup` sends the requests. Tenants write pods and claims,
+drivers their slices: all of it is bounded, what has another shape than it should is left out, and nothing raises.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SHARE = re.compile(r"[A-Za-z0-9-]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ClaimUse:
-    """A container uses a claim, or of its requests one."""
+    """A container's use of a claim; of one of the claim's requests where `request` is not ""."""
 
     container: str
     claim: str
@@ -56,7 +56,14 @@ class AllocationResult:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a driver publishes of one device: where it is, as far as its attributes say."""
+    """What a driver publishes about the place of one device.
+
+    Attributes:
+        nodes: its NUMA nodes; empty where no attribute names them.
+        by: the attribute that names the nodes.
+        address: of its PCI function, as 0000:00:00.0; "" for none.
+        root: its PCIe root, as 0000:00; "" for none.
+    """
 
     nodes: NodeSet = NodeSet()
     by: str = ""
@@ -72,7 +79,7 @@ Pools = Mapping[tuple[str, str, str], Published]
 
 
 def uses_of(body: object) -> tuple[ClaimUse, ...]:
-    """Which containers of a pod, as the API shows it, use which claims; none of a pod without claims."""
+    """Return which containers of a pod's body use which claims."""
     spec, status = mapping_of(mapping_of(body).get("spec")), mapping_of(mapping_of(body).get("status"))
     made = {
         name: claim
@@ -106,12 +113,12 @@ def uses_of(body: object) -> tuple[ClaimUse, ...]:
 
 
 def claim_path(namespace: str, name: str) -> str:
-    """Where one claim is; both are names that were checked."""
+    """Return the API's path of one claim; the names are checked before."""
     return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
 
 
 def allocated(body: object) -> tuple[AllocationResult, ...] | None:
-    """What a claim was allocated; None while it was not."""
+    """Return the devices that a claim was allocated; None before its allocation."""
     allocation = mapping_of(mapping_of(body).get("status")).get("allocation")
     if not isinstance(allocation, Mapping):
         return None
@@ -131,7 +138,7 @@ def allocated(body: object) -> tuple[AllocationResult, ...] | None:
 
 
 def published(items: object, attributes: Collection[str] = ()) -> Pools:
-    """What drivers publish of this node's devices.
+    """Return what drivers publish about this node's devices.
 
     Args:
         items: ResourceSlices.
@@ -163,7 +170,7 @@ def _pool_of(spec: Mapping[str, object]) -> tuple[str, str, int]:
 
 def _of_device(driver: str, attributes: Mapping[str, object], own: Collection[str]) -> Published:
     def value(name: str) -> object:
-        """An attribute; one of the driver's own domain may be written without it."""
+        """Return an attribute; one of the driver's own domain may be written without the domain."""
         short = name.removeprefix(f"{driver}/")
         return attributes.get(name, attributes.get(short) if short != name else None)
 
@@ -178,7 +185,7 @@ def _of_device(driver: str, attributes: Mapping[str, object], own: Collection[st
 
 
 def _node_ids(value: object) -> NodeSet:
-    """A node's number, or a list of them: {"int": 1}, {"ints": [0, 1]}; empty for anything else."""
+    """Read a node's number, or a list of them: {"int": 1}, {"ints": [0, 1]}; empty for anything else."""
     found = mapping_of(value)
     several = found.get("ints")
     listed: list[object] = several if isinstance(several, list) else [found.get("int")]
@@ -192,7 +199,7 @@ def _node_ids(value: object) -> NodeSet:
 
 
 def chosen(uses: Collection[ClaimUse], claims: Mapping[str, tuple[AllocationResult, ...]]) -> Claims:
-    """Which devices a pod's containers have of its claims; nobody has looked yet where they are.
+    """Return the devices that a pod's containers have of its claims, still without their places.
 
     Args:
         uses: of the pod.
@@ -210,47 +217,47 @@ def chosen(uses: Collection[ClaimUse], claims: Mapping[str, tuple[AllocationResu
 
 
 def located(claims: Claims, pools: Pools | None, machine: Machine) -> Claims:
-    """The same with where each device is, and what says so; one with admin access gives no hint.
+    """Add to each device its NUMA nodes, and the source of that; a device with admin access gets none.
 
     Args:
         claims: what a pod's containers have.
-        pools: what drivers publish on this node; None where the API server did not say.
+        pools: what drivers publish on this node; None where the API server did not answer.
         machine: its nodes and PCI functions.
     """
     return {name: tuple(_placed(each, pools, machine) for each in own) for name, own in claims.items()}
 
 
 def _placed(device: ClaimDevice, pools: Pools | None, machine: Machine) -> ClaimDevice:
-    told = pools.get((device.driver, device.pool, device.device)) if pools is not None else None
-    address = told.address if told else ""
+    found = pools.get((device.driver, device.pool, device.device)) if pools is not None else None
+    address = found.address if found else ""
     if device.why == ADMIN:
         return replace(device, nodes=None, address=address)
-    nodes, why = _nodes_of(told, machine)
+    nodes, why = _nodes_of(found, machine)
     if pools is None:
         why = "the ResourceSlices of this node could not be read"
     return replace(device, nodes=nodes, why=why, address=address)
 
 
-def _nodes_of(told: Published | None, machine: Machine) -> tuple[NodeSet | None, str]:
-    """Where a device is, and what says so; None, and why nobody does."""
-    if told is None:
+def _nodes_of(device: Published | None, machine: Machine) -> tuple[NodeSet | None, str]:
+    """Return a device's NUMA nodes and the source of that; None and the reason where no source has them."""
+    if device is None:
         return None, "no ResourceSlice of this node has it"
-    if told.nodes:
-        here = told.nodes & machine.node_set
-        wrong = f"attribute {told.by} names NUMA node {told.nodes}, which this machine does not have"
-        return (here, f"attribute {told.by}") if here else (None, wrong)
-    if not (told.address or told.root):
+    if device.nodes:
+        here = device.nodes & machine.node_set
+        wrong = f"attribute {device.by} names NUMA node {device.nodes}, which this machine does not have"
+        return (here, f"attribute {device.by}") if here else (None, wrong)
+    if not (device.address or device.root):
         return None, "its driver publishes neither a NUMA node nor a PCI address"
-    what = f"PCI function {told.address}" if told.address else f"PCIe root pci{told.root}"
-    near = {each.numa_nodes for each in machine.devices if each.numa_nodes and _is(each, told)}
+    what = f"PCI function {device.address}" if device.address else f"PCIe root pci{device.root}"
+    near = {each.numa_nodes for each in machine.devices if each.numa_nodes and _is(each, device)}
     return (near.pop(), what) if len(near) == 1 else (None, f"nothing says where {what} is")
 
 
-def _is(function: PciDevice, told: Published) -> bool:
-    """Whether a function is the one that is published, or lies on the root bus that is."""
-    if told.address:
-        return function.address == told.address
-    return not function.parent and function.address.rpartition(":")[0] == told.root
+def _is(function: PciDevice, device: Published) -> bool:
+    """Return True if a function is the published one, or lies on the published root bus."""
+    if device.address:
+        return function.address == device.address
+    return not function.parent and function.address.rpartition(":")[0] == device.root
 
 
 # ---- small things

@@ -1,8 +1,8 @@
-"""Single requests to the API server: everything that the agent writes, and the few objects that it reads by itself.
+"""Single requests to the API server: everything that the agent writes, and all reads besides the watch.
 
-Used by `publisher`, `topology_crd` and `agent.app`. The transport is urllib3's, as the official client's is: that
-client costs 12 MiB on every node, 34 with its models, and gives nothing to an agent that writes JSON patches. The
-commands for people use it (`agent.kube.caller`). No retries here: the queue above knows what is still worth sending.
+The transport is urllib3's, as the official client's is. That client costs 12 MiB on every node, 34 with its models,
+and gives nothing to an agent that writes JSON patches; the commands use it (`agent.kube.caller`). Nothing is retried
+here: the publisher's queue knows what is still worth sending.
 
 Variables of the environment (HTTPS_PROXY, NO_PROXY and the like) count here as little as in the watch, which does not
 read them: the API server is reached directly, as a node agent must work when a proxy does not.
@@ -33,19 +33,19 @@ BRIEF = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,applicatio
 """An answer without spec and status, where the caller does not read them: half the bytes of every write.
 https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches"""
 CONNECTIONS = 8
-"""That are kept to the API server; each thread that writes or reads has one at a time."""
+"""Connections to the API server that are kept open; a thread uses one at a time."""
 CONNECT_SECONDS, READ_SECONDS = 3.0, 10.0
 MANAGER = "numalign"
 UNREACHABLE = 0
-"""The status of a KubeError when there was no answer at all."""
+"""The status of a KubeError without an answer."""
 
 Count = Callable[[str, int, float], None]
-"""Told of every request: verb, HTTP status (0: no answer), seconds."""
+"""Counts a request: verb, HTTP status (0: no answer), seconds."""
 
 Body = Mapping[str, Any]
 Response = urllib3.BaseHTTPResponse
 Reader = Callable[[Response], Any]
-"""Reads the answer of a request that was taken."""
+"""Reads the answer of a request that succeeded."""
 
 
 class KubeClient:
@@ -72,7 +72,7 @@ class KubeClient:
         reader: Reader | None = None,
         within: tuple[float, float] = (CONNECT_SECONDS, READ_SECONDS),
     ) -> dict[str, Any]:
-        """One request; the JSON answer, of LARGEST bytes at most.
+        """Send one request; return the JSON answer, of LARGEST bytes at most.
 
         Args:
             method: HTTP method.
@@ -80,9 +80,9 @@ class KubeClient:
             body: JSON-able body, None for none.
             kind: content type of the body.
             query: query parameters.
-            verb: what to count it as, the method where empty.
-            brief: of the object in the answer only the metadata is wanted.
-            reader: of an answer that may have more, of which less is kept: `pod_list`, `one_pod`, `unread`.
+            verb: the name that it is counted by; "" for the method.
+            brief: ask for the metadata of the object alone.
+            reader: for an answer that may be larger, of which a part is kept: `pod_list`, `one_pod`, `unread`.
             within: seconds to connect, and of silence.
 
         Raises:
@@ -121,11 +121,11 @@ class KubeClient:
         return self.call("GET", path, query=query)
 
     def pod(self, namespace: str, name: str) -> dict[str, Any]:
-        """Read one pod: of it what is read of any."""
+        """Read one pod; the answer has the fields of `objects.read_fields` alone."""
         return self.call("GET", f"/api/v1/namespaces/{namespace}/pods/{name}", reader=one_pod)
 
     def patch_pod(self, namespace: str, name: str, uid: str, patch: Body) -> dict[str, Any]:
-        """Merge a patch into a pod, if it is still the one with that uid (409 otherwise)."""
+        """Merge a patch into a pod, if it still has that uid (409 otherwise)."""
         metadata = {**patch.get("metadata", {}), "uid": uid}
         return self.call(
             "PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}", {**patch, "metadata": metadata}, kind=MERGE,
@@ -133,7 +133,7 @@ class KubeClient:
         )  # fmt: skip
 
     def evict(self, namespace: str, name: str, uid: str) -> None:
-        """Ask for the eviction of a pod; 429 means that a disruption budget forbids it now."""
+        """Evict a pod; status 429 means that a disruption budget forbids it now."""
         body = {
             "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace},
             "deleteOptions": {"preconditions": {"uid": uid}},
@@ -142,7 +142,7 @@ class KubeClient:
         self.call("POST", path, body, verb="POST pods/eviction", reader=unread)
 
     def delete_pod(self, namespace: str, name: str, uid: str, version: str | None = None) -> None:
-        """Delete a pod, if it is still the one with that uid, as it was with that resourceVersion (409 otherwise)."""
+        """Delete a pod, if it still has that uid and that resourceVersion (409 otherwise)."""
         wanted = {"uid": uid, **({"resourceVersion": version} if version else {})}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": wanted}
         path = f"/api/v1/namespaces/{namespace}/pods/{name}"
@@ -159,7 +159,7 @@ class KubeClient:
 
 
 def silence(error: Exception, within: tuple[float, float]) -> str:
-    """Why there was no answer, without the client's own words around the cause."""
+    """Return why there was no answer: the cause, without the client's text around it."""
     reason = getattr(error, "reason", None)
     reason = reason if isinstance(reason, Exception) else error
     if isinstance(reason, urllib3.exceptions.ReadTimeoutError):
@@ -175,7 +175,7 @@ def _taken(status: int) -> bool:
 
 
 def pod_list(response: Response, keep: Callable[[Any], Any] = lambda body: body) -> dict[str, Any]:
-    """A list of pods: of each no more is kept than is read of it, or what `keep` makes of that."""
+    """Read a list of pods; each is reduced to the fields of `objects.read_fields`, then by `keep`."""
     found = PodList(keep)
     for data in _chunks(response):
         found.feed(data)
@@ -183,13 +183,13 @@ def pod_list(response: Response, keep: Callable[[Any], Any] = lambda body: body)
 
 
 def one_pod(response: Response) -> Any:  # noqa: ANN401 - JSON
-    """One pod, as one of a list."""
+    """Read one pod, reduced as a pod of a list is."""
     text, whole = _text(response)
     return pod(text, whole=whole)
 
 
 def unread(response: Response) -> dict[str, Any]:
-    """Nothing: nobody reads the answer, and a tenant may have made it large."""
+    """Discard the answer: it is not needed, and a tenant may have made it large."""
     for _ in _chunks(response):
         pass
     return {}
@@ -206,7 +206,7 @@ def _object(response: Response) -> Any:  # noqa: ANN401 - JSON
 
 
 def refusal(response: Response) -> str:
-    """The server's own sentence."""
+    """Return the server's message for a refused request, of 500 characters at most."""
     text, _ = _text(response)
     with contextlib.suppress(ValueError):  # no JSON: its text is shown
         found = read(text)
@@ -216,7 +216,7 @@ def refusal(response: Response) -> str:
 
 
 def _text(response: Response) -> tuple[bytes, bool]:
-    """All of an answer; of one that is too large the beginning, and that it is."""
+    """Return an answer and True; of one larger than LARGEST the first HEAD bytes and False."""
     found, whole = bytearray(), True
     for data in _chunks(response):
         whole = whole and len(found) + len(data) <= LARGEST

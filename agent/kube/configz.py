@@ -1,12 +1,12 @@
-"""The kubelet's own configuration, asked of the kubelet itself: does it have static policies?
+"""Reads the kubelet's configuration from the kubelet, to learn whether it has static policies.
 
-Then it writes cpusets, and there are never two writers (safety rule S10); configz is all that is asked of a kubelet,
-since an agent reaches its own node only (S19).
+A kubelet with a static policy writes cpusets, and there are never two writers (safety rule S10). An agent asks the
+kubelet of its own node, and for nothing but configz (S19).
 
 https://HOST:10250/configz with the agent's token; the kubelet asks the API server whether it may (nodes/configz, KEP
 2862), so nodes/proxy, which would allow running commands in pods, is never needed. The kubelet's certificate must be
-one that the cluster's CA signed (serverTLSBootstrap): a token is never sent to somebody who cannot prove who it is.
-Where that cannot be had, the answer is None, and other signs decide (`agent.host.writers`).
+one that the cluster's CA signed (serverTLSBootstrap): the token is sent to no server that cannot prove its identity.
+Without such a certificate the answer is None, and other signs decide (`agent.host.writers`).
 
 Called by `agent.app.cluster.api_pods` at start and now and then.
 """
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 def kubelet_configuration(access: ApiAccess, host: str, port: int = PORT) -> Mapping[str, Any] | None:
-    """What /configz answers; None when the kubelet cannot be asked, which is logged with the reason.
+    """Read /configz; return None when the kubelet cannot be asked, and log the reason.
 
     Args:
         access: the token, and the CA that the kubelet's certificate is checked against.

@@ -1,11 +1,11 @@
-"""Asking agents to put everything back before they are removed, and their answers (safety.md S18).
+"""The request that an agent releases its node before it is removed, and its answer (safety.md S18).
 
 numalign.io/release    on an agent's own pod: any text but "" asks that node to release; the text tells requests apart
 numalign.io/released   on the same pod: the answer, JSON (see `ReleaseAnswer`)
 
-The pod of the agent is the place because both sides reach it with what they have: the agent watches it with the
-node's other pods and may annotate it, and whoever asks needs no right outside of the agents' namespace. Used by
-`agent.app.cluster.decommission` (who answers) and `agent.app.offline.decommission` (who asks).
+Both sides reach the agent's pod with the rights that they have: the agent watches it with the node's other pods and
+may annotate it, and the command that asks needs no right outside of the agents' namespace. The agent answers in
+`agent.app.cluster.decommission`; the command asks in `agent.app.offline.decommission`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agent.kube.pod_report import ASSIGNMENT, CONDITIONS
 from agent.model.fields import mapping_of, mappings_in
 
 MOST_NAMED = 10
-"""Cgroups that an answer names; the number of all of them is told too."""
+"""The most cgroups that an answer names; it also has the number of all."""
 NOT_FOUND = 404
 
 
@@ -33,11 +33,11 @@ class ReleaseAnswer:
 
     Attributes:
         asked: the request that this answers.
-        clean: nobody has less than the kubelet gave any more.
+        clean: every cgroup has at least what the kubelet gave it.
         writes: writes that succeeded.
-        confined: what still has less, and why: the first of them, one sentence each.
-        named: cgroups that have everything and name it, since the kernel empties no set that is in use:
-            they confine nobody (safety rule S17).
+        confined: the first MOST_NAMED cgroups that still have less, and why, one sentence each.
+        named: cgroups that have all CPUs, listed by number, since the kernel empties no set that is in use: they
+            confine no container (safety rule S17).
         untold: pods whose annotations could not be cleared in time.
     """
 
@@ -49,12 +49,12 @@ class ReleaseAnswer:
     untold: int = 0
 
     def text(self) -> str:
-        """As the annotation's value."""
+        """Return the annotation's value."""
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
 
 
 def answer_of(pod: Mapping[str, Any]) -> ReleaseAnswer | None:
-    """The answer that an agent's pod carries; None where there is none, or none that can be read."""
+    """Return the answer that an agent's pod carries; None where there is none that can be read."""
     try:
         found = json.loads(_annotations(pod)[RELEASED])
         return ReleaseAnswer(
@@ -66,7 +66,7 @@ def answer_of(pod: Mapping[str, Any]) -> ReleaseAnswer | None:
 
 
 def request_of(pod: Mapping[str, Any]) -> str:
-    """The request that an agent's pod carries, "" for none."""
+    """Return the request that an agent's pod carries, "" for none."""
     return str(_annotations(pod).get(RELEASE) or "")
 
 
@@ -75,7 +75,7 @@ def _annotations(pod: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def annotate(client: KubeClient, namespace: str, name: str, key: str, value: str | None) -> None:
-    """Set or remove one annotation of a pod, through its status: the right to do so reaches nothing of its spec.
+    """Set or remove one annotation of a pod through its status: the right to do so covers no field of its spec.
 
     Raises:
         KubeError: the API refuses, or does not answer.
@@ -91,7 +91,7 @@ class Agents:
     """The agents of a DaemonSet.
 
     Attributes:
-        wanted: nodes that should have one.
+        wanted: number of nodes that should have an agent.
         pods: as the API shows them.
     """
 
@@ -100,7 +100,7 @@ class Agents:
 
 
 def agents_of(client: KubeClient, namespace: str, daemonset: str) -> Agents:
-    """Read them; no agents where the DaemonSet is gone.
+    """Read the agents; none where the DaemonSet is gone.
 
     Raises:
         KubeError: the API refuses, or does not answer.
@@ -118,7 +118,7 @@ def agents_of(client: KubeClient, namespace: str, daemonset: str) -> Agents:
 
 
 def never_began(pod: Mapping[str, Any]) -> bool:
-    """Whether no container of an agent's pod ever started, by its status; False where that is in doubt."""
+    """Return True if no container of an agent's pod ever started, by its status; False in doubt."""
     status = pod.get("status")
     if not isinstance(status, Mapping) or status.get("phase", "Pending") != "Pending":
         return False
@@ -132,20 +132,20 @@ def _waits(container: Mapping[str, Any]) -> bool:
 
 
 def nodes_with_reports(client: KubeClient) -> frozenset[str]:
-    """Names of the nodes on which a pod carries a word of an agent: one was there, and may have confined pods.
+    """Return the nodes with a pod that carries an agent's report: an agent ran there and may have confined pods.
 
     Raises:
         KubeError: the API refuses, or does not answer with a whole list.
     """
     found = client.call(
         "GET", "/api/v1/pods", query=(("resourceVersion", "0"),), verb="LIST pods",
-        reader=partial(pod_list, keep=_told_on),
+        reader=partial(pod_list, keep=_node_of_report),
     )  # fmt: skip
     return frozenset(found.get("items") or ())
 
 
-def _told_on(pod: Any) -> str | None:  # noqa: ANN401 - JSON
+def _node_of_report(pod: Any) -> str | None:  # noqa: ANN401 - JSON
     spec, status = mapping_of(pod.get("spec")), mapping_of(pod.get("status"))
     node = spec.get("nodeName")
-    told = any(each.get("type") in CONDITIONS for each in mappings_in(status.get("conditions")))
-    return str(node) if node and (told or ASSIGNMENT in _annotations(pod)) else None
+    reported = any(each.get("type") in CONDITIONS for each in mappings_in(status.get("conditions")))
+    return str(node) if node and (reported or ASSIGNMENT in _annotations(pod)) else None

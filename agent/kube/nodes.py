@@ -1,8 +1,8 @@
-"""What this Node's object says that decisions depend on. Pure; read by `agent.app.cluster`.
+"""Reads the fields of this Node's object that decisions depend on. Pure; used by `agent.app.cluster`.
 
 capacity less allocatable     what the kubelet keeps from pods: kubeReserved + systemReserved + hard eviction; of
                               memory also the preallocated huge pages, which are not kept: they are granted as such
-nodeInfo.kubeletVersion       whose rules the managers follow where `compatibility` is `kubelet`
+nodeInfo.kubeletVersion       the version whose rules the managers follow where `compatibility` is `kubelet`
 numalign.io/observe-only      the kill switch of this node (safety.md S3)
 """
 
@@ -31,12 +31,12 @@ class NodeFacts:
 
     Attributes:
         uid: metadata.uid.
-        cpu_milli: thousandths of a CPU that the kubelet keeps from pods; None when the object does not say.
-        memory: bytes that it keeps; None when the object does not say.
-        observe_only: the annotation's value where it switches us off, "" where it does not.
-        resources: extended resources (devices) that it advertises: the scheduler counts who asks for them.
-        kubelet: the kubelet's version, like v1.37.2; "" when the object does not say.
-        unknown: names of annotations that look like ours and mean nothing on a Node; the first of them.
+        cpu_milli: thousandths of a CPU that the kubelet keeps from pods; None where the object lacks it.
+        memory: bytes that the kubelet keeps from pods; None where the object lacks it.
+        observe_only: the annotation's value where it switches numalign off, else "".
+        resources: extended resources (devices) that it advertises: the scheduler counts the requests for them.
+        kubelet: the kubelet's version, like v1.37.2; "" where the object lacks it.
+        unknown: names of annotations that look like ours and mean nothing on a Node, MOST_UNKNOWN at most.
     """
 
     uid: str = ""
@@ -49,7 +49,7 @@ class NodeFacts:
 
 
 def node_facts(body: Mapping[str, Any]) -> NodeFacts:
-    """Read a Node. What cannot be understood counts as not said; as kill switch any word but a no is a yes."""
+    """Read a Node. A field that cannot be read counts as absent; the kill switch is on for any value but a no."""
     metadata, status = mapping_of(body.get("metadata")), mapping_of(body.get("status"))
     annotations = mapping_of(metadata.get("annotations"))
     asked = annotations.get(OBSERVE_ONLY)
@@ -74,7 +74,7 @@ def _unknown(annotations: Mapping[str, Any]) -> list[str]:
 
 
 def unknown_sentence(names: Sequence[str]) -> str:
-    """That annotations of a Node do nothing, with what was probably meant."""
+    """Make the warning that annotations of a Node do nothing, with what was probably meant."""
     word = OBSERVE_ONLY.removeprefix(notes.PREFIX)
     close = any(likely(name.partition("/")[2], [word]) for name in names)
     meant = f"did you mean {OBSERVE_ONLY}?" if close else f"{OBSERVE_ONLY} is the only one that it reads there"
@@ -82,12 +82,12 @@ def unknown_sentence(names: Sequence[str]) -> str:
 
 
 def _version(found: object) -> str:
-    """As it may stand in a log and a file: printable ASCII, cut."""
+    """Make a version fit for logs and files: printable ASCII, of LONGEST_VERSION characters at most."""
     return re.sub(r"[^!-~]", "?", found[:LONGEST_VERSION]) if isinstance(found, str) else ""
 
 
 def _reserved(status: Mapping[str, Any], resource: str) -> int | None:
-    """Capacity less allocatable in thousandths; never below nothing."""
+    """Return capacity less allocatable in thousandths, at least 0; None where either is missing."""
     amounts = []
     for part in ("capacity", "allocatable"):
         try:
@@ -98,7 +98,7 @@ def _reserved(status: Mapping[str, Any], resource: str) -> int | None:
 
 
 def _huge_pages(status: Mapping[str, Any]) -> int:
-    """Thousandths of a byte of all preallocated huge pages; sizes that cannot be read count as none."""
+    """Return the thousandths of a byte of all preallocated huge pages; a size that cannot be read counts as 0."""
     amounts = 0
     for resource, size in mapping_of(status.get("capacity")).items():
         if str(resource).startswith("hugepages-"):

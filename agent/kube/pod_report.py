@@ -9,9 +9,9 @@ numalign.io/cpus          the exclusive CPUs of the whole pod, for `kubectl get 
 numalign.io/numa-nodes    the NUMA nodes that they and the bound memory lie on
 numalign.io/failed        the uid of a pod that we ended (`fail`), written with its deadline (`publisher`)
 condition numalign.io/Aligned    True, or False with the reason and one sentence; True only as long as the sets of all
-                                 containers that exist were read back as granted, and nobody else may run on them.
-                                 Before it the PCI devices: a start without a ledger reads them there, since who made
-                                 the pod can write annotations, and no status
+                                 containers that exist were read back as granted, and nothing else may run on them.
+                                 Before it the PCI devices: a start without a ledger reads them there, since the
+                                 pod's author can write annotations, and no status
 condition numalign.io/Pinned     True as long as the pod has CPUs of its own, by the same reading; False for any other
                                  pod that has the first condition. `kubectl describe pod` prints type and status alone
 """
@@ -258,7 +258,7 @@ def nothing(uid: str, namespace: str, name: str) -> PodReport:
 def annotated_grant(body: Mapping[str, Any]) -> AnnotatedGrant | None:
     """What a pod, as the API shows it, carries of an earlier agent; None where it carries no condition.
 
-    Who made the pod can write its annotations, so that they say nothing of devices: those are in the condition, as a
+    The pod's author can write its annotations, so that they say nothing of devices: those are in the condition, as a
     part of the status. Whether the word is good is for `agent.node.adopt`: here it is only read, and bounded.
     """
     status = Field(body).get("status")

@@ -1,10 +1,10 @@
-"""Does a DRA driver hand out this node's CPUs? Its ResourceSlice says so, whatever its pod is called.
+"""Finds a DRA driver that hands out this node's CPUs by its ResourceSlice, whatever its pod is called.
 
-Then it writes cpusets, and there are never two writers (safety rule S10).
+Such a driver writes cpusets, and there are never two writers (safety rule S10).
 
-Such an object names its node and its driver, and only who may write ResourceSlices can make one: no tenant. The
-server itself limits the list to this node and this driver. A server that does not know these objects, or does not let
-us read them, says nothing: other signs decide (`agent.core.cgroups.writers`).
+A ResourceSlice names its node and its driver, and needs a right that no tenant has. The server itself limits the list
+to this node and this driver. Where the server does not know these objects, or forbids to read them, other signs
+decide (`agent.core.cgroups.writers`).
 
 Called by `agent.app.cluster.api_pods` at the start and now and then.
 """
@@ -17,20 +17,19 @@ from agent.kube.client import KubeClient
 DRIVER = "dra.cpu"
 PATH = "/apis/resource.k8s.io/v1/resourceslices"
 SELDOM, AGAIN = 600.0, 60.0
-"""Seconds until it is asked again: as a rule, and where there was no answer."""
+"""Seconds between two questions: as a rule, and without an answer."""
 WITHIN = 3.0, 3.0
-"""Seconds that the caller's loop waits: as for the kubelet's configuration."""
+"""Seconds that the caller's loop waits, as for the kubelet's configuration: to connect, and of silence."""
 _SILENT = frozenset({403, 404})
-"""Answers of a server that does not let us ask, or has no such objects."""
+"""Statuses of a server that forbids the question, or has no such objects."""
 
 
 def cpu_slices(client: KubeClient, node: str) -> str | None:
-    """Why a DRA driver writes cpusets here, "" when none does; None when the server could not be asked.
+    """Return why a DRA driver writes cpusets here, "" when none does; None when the server could not be asked.
 
     Args:
         client: the API.
         node: this Node's name.
-
     """
     query = (("fieldSelector", f"spec.nodeName={node},spec.driver={DRIVER}"), ("limit", "1"))
     try:

@@ -1,4 +1,4 @@
-"""NodeResourceTopology (topology.node.k8s.io/v1alpha2): what a NUMA-aware scheduler may know of this node.
+"""NodeResourceTopology (topology.node.k8s.io/v1alpha2): this node's NUMA zones for a NUMA-aware scheduler.
 
 `topology_object` is pure; `TopologyPublisher` writes it. Shaped for scheduler-plugins' NodeResourceTopologyMatch:
 
@@ -6,12 +6,12 @@
       zone of zeros, and ids above 63 are left out;
     * every zone lists every resource, zeros too (a missing entry would exclude the zone);
     * costs are the kernel's distances;
-    * the node's default policy is stated; an agent that only observes states "none", so that nothing is filtered by
-      a promise that nobody keeps;
+    * the node's default policy is stated; an agent that only observes states "none", since it enforces no policy
+      by which a scheduler could filter;
     * the fingerprint says which pods the numbers include.
 
-Lists are atomic for the API, and two writers would overwrite each other in turn: an object that somebody else
-publishes is left alone, and that is said.
+Lists are atomic for the API, and two writers would overwrite each other in turn. So an object that another writer
+publishes is left alone, and the agent reports that (`TopologyPublisher.foreign`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WRITER = "numalign.io/publisher"
 SUMMARY = "numalign.io/summary"
 """The annotation with the node's summary (`agent.forecast.node_summary`), and the attribute with its mark."""
 ANSWERS = "numalign.io/answers"
-"""An attribute: whose answers pods get, "fixed" or a minor of the kubelet."""
+"""An attribute: the answers that pods get, "fixed" or those of a minor version of the kubelet."""
 MAX_ZONES = 64
 NOT_FOUND, CONFLICT = 404, 409
 
@@ -60,19 +60,19 @@ def topology_object(
     devices: Mapping[int, Mapping[str, tuple[int, int]]] | None = None,
     summary: str = "",
 ) -> Json:
-    """The object for this node.
+    """Make the object for this node.
 
     Args:
         machine: the node's hardware.
         ledger: the grants.
-        rules: what is in force.
+        rules: the rules in force.
         reserved: the reserved CPUs.
         node: the Node object's name; also the name of this one.
         node_uid: the Node's uid, its owner.
         pods: the node's pods that are not terminal.
         enforcing: False for observe and dry-run.
         devices: node id -> resource -> (capacity, available).
-        summary: of the node, for decisions elsewhere (`fleet.publish`); "" for none.
+        summary: the node's summary, for forecasts over many nodes (`fleet.publish`); "" for none.
     """
     amounts = {
         each.id: _amounts(each, machine, ledger, reserved, (devices or {}).get(each.id, {})) for each in machine.nodes
@@ -110,9 +110,10 @@ def topology_object(
 
 
 def mark_of(summary: str) -> str:
-    """What stands for a summary among the attributes: an agent that publishes none writes them without it.
+    """Return a short hash of a summary, for the attributes.
 
-    Such an agent leaves the annotation of one before it, after a downgrade: the mark is how a reader knows.
+    After a downgrade an agent that publishes no summary leaves the annotation of the agent before, and writes the
+    attributes without the mark: by that a reader knows that the summary is out of date.
     """
     return hashlib.sha256(summary.encode()).hexdigest()[:12]
 
@@ -120,7 +121,7 @@ def mark_of(summary: str) -> str:
 def _amounts(
     node: NumaNode, machine: Machine, ledger: Ledger, reserved: CpuSet, devices: Mapping[str, tuple[int, int]]
 ) -> Amounts:
-    """What one NUMA node has, may give, and has left."""
+    """Return a NUMA node's capacity, allocatable and available amounts."""
     held = CpuSet.union(cpus for pod in ledger.cpus.assigned.values() for cpus in pod.values())
     held |= CpuSet.union(ledger.cpus.pools.values())
     confined = sum(
@@ -170,7 +171,7 @@ _NOTHING = (0, 0, 0)
 
 
 def _legacy(policy: Policy, rules: Rules) -> str:
-    """The deprecated one-word form that older readers look at."""
+    """Return the deprecated form, policy and scope in one word, for older readers."""
     words = {
         Policy.SINGLE_NUMA_NODE: "SingleNUMANode",
         Policy.RESTRICTED: "Restricted",
@@ -182,13 +183,13 @@ def _legacy(policy: Policy, rules: Rules) -> str:
 class TopologyPublisher:
     """Creates and patches the object; one request per change, none when nothing changed.
 
-    The object is read once. Later patches name the version that the last answer told: when somebody else wrote in
-    between, the API refuses (409) and the object is read and judged again.
+    The object is read once. Each later patch names the resourceVersion of the last answer: after a write by another
+    client the API refuses it (409), and the object is read and judged again.
     https://kubernetes.io/docs/reference/using-api/api-concepts/#patch-and-update
 
     Args:
         client: of the API.
-        same: whether a stored summary and another one say the same of the node; the stored one stays then.
+        same: returns True if a stored and a new summary describe the node alike; then the stored one stays.
     """
 
     def __init__(self, client: KubeClient, same: Callable[[str, str], bool] = operator.eq) -> None:
@@ -197,14 +198,14 @@ class TopologyPublisher:
         self._version = ""
         self._kept: dict[str, str] = {}
         self.foreign = ""
-        """Who else publishes this node's object, "" for nobody."""
+        """The other writers that publish this node's object, "" for none."""
 
     def forget(self) -> None:
-        """Look at the stored object again at the next publishing: somebody may have removed or changed it."""
+        """Read the stored object again at the next publishing: another client may have removed or changed it."""
         self._last = None
 
     def missing(self) -> str:
-        """Why there is no such object to write, where the API server does not know its kind; raises KubeError."""
+        """Return why the object cannot be written, where the API server does not know its kind; raises KubeError."""
         crd = f"the CRD noderesourcetopologies.{GROUP}"
         try:
             found = self._client.call("GET", f"/apis/{GROUP}", verb="GET apis")
@@ -228,9 +229,10 @@ class TopologyPublisher:
                 raise
 
     def publish(self, body: Json) -> bool:
-        """Make the API agree; whether something was written.
+        """Create or patch the object if it differs; return True if something was written.
 
-        Raises KubeError when the API refuses or is away (also 404 when the CRD is not installed).
+        Raises:
+            KubeError: the API refuses or is away; 404 also where the CRD is not installed.
         """
         body = self._as_kept(body)
         if body == self._last:
@@ -247,7 +249,7 @@ class TopologyPublisher:
         return self._judge(body)
 
     def _judge(self, body: Json) -> bool:
-        """Read what is there; write where it is ours or nobody's."""
+        """Read the stored object; write it where it is ours or missing."""
         try:
             stored = self._client.call("GET", f"{PATH}/{body['metadata']['name']}", verb="GET noderesourcetopologies")
         except KubeError as error:
@@ -285,20 +287,20 @@ class TopologyPublisher:
         self._last, self._version = body, str(answer.get("metadata", {}).get("resourceVersion", ""))
 
     def _as_kept(self, body: Json) -> Json:
-        """With the stored summary in place of one that says the same."""
+        """Put the stored summary in place of a new one that describes the node alike."""
         was = self._kept.get(body["metadata"]["annotations"].get(SUMMARY, ""))
         return _with_summary(body, was) if was else body
 
 
 def _with_summary(body: Json, summary: str) -> Json:
-    """The same object with another summary, and its mark."""
+    """Return the same object with another summary and its mark."""
     metadata = {**body["metadata"], "annotations": {**body["metadata"]["annotations"], SUMMARY: summary}}
     others = [each for each in body["attributes"] if each["name"] != SUMMARY]
     return {**body, "metadata": metadata, "attributes": [*others, {"name": SUMMARY, "value": mark_of(summary)}]}
 
 
 def _difference(stored: Json, body: Json) -> Json:
-    """The merge patch that makes what is stored say what the body says."""
+    """Return the merge patch that turns the stored object into the body."""
     patch = {key: body[key] for key in ("topologyPolicies", "attributes", "zones") if stored.get(key) != body[key]}
     before, after = stored.get("metadata", {}), body["metadata"]
     metadata: Json = {}

@@ -1,9 +1,9 @@
-"""A list of objects read piece by piece: the answer may have hundreds of megabytes, one object has a few at most.
+"""Reads a list object by object: the answer may have hundreds of megabytes, one object has a few at most.
 
-A tenant may write 256 KiB of annotations on each of his pods, six times that in JSON; a node has a hundred pods and
-more. `Items` cuts the answer into single objects as its bytes come, and keeps one of them at a time. An object that
-is too large to be parsed is given as its beginning. What is not a whole list is an error: a part of a
-list must never count as all of it, or pods that run would be freed too early (safety rule S13).
+A tenant may write 256 KiB of annotations on each of its pods, six times that in JSON, and a node has more than a
+hundred pods. `Items` cuts the answer into single objects as its bytes come, and keeps one object at a time. An object
+that is too large to be parsed is given as its beginning. A list that is not complete is an error: a pod that is
+missing from it would lose its CPUs while it runs (safety rule S13).
 
 Used by `agent.kube.objects.pod_stream`. One request brings all: it can be served from the API server's cache
 (resourceVersion=0), where limits and continue tokens are ignored.
@@ -24,7 +24,7 @@ CHUNK = 1 << 16
 LARGEST = 4 << 20
 """Bytes of an object that is parsed: annotations at the API's limit have 1.5 MiB when every byte is escaped."""
 HEAD = 4096
-"""Bytes that are kept of any other: its name, namespace and uid stand at the beginning."""
+"""Bytes that are kept of a larger object: name, namespace and uid are at its beginning."""
 ENVELOPE = 1 << 16
 """Bytes of a list besides its objects."""
 
@@ -69,7 +69,7 @@ class Items:
         self._whole = True
 
     def feed(self, data: bytes) -> Iterator[ListItem]:
-        """The objects that end in these bytes; raises MalformedError where this is no list."""
+        """Yield the objects that end in these bytes; raises MalformedError where this is no list."""
         data, self._left = self._left + data, b""
         at = begin = 0
         while at < len(data):
@@ -92,12 +92,12 @@ class Items:
                 begin = self._closed(data, begin, at)
                 if self._in_items and self._depth == 2:  # noqa: PLR2004 - list, items
                     found = ListItem(bytes(self._item), self._whole)
-                    self._item, self._whole = bytearray(), True  # before whoever reads it needs room of his own
+                    self._item, self._whole = bytearray(), True  # freed before the reader of the object needs memory
                     yield found
         self._keep(data[begin:])
 
     def close(self) -> dict[str, Any]:
-        """The list, its items empty; raises MalformedError where it did not end, or was only a part."""
+        """Return the list with empty items; raises MalformedError where it did not end, or was a part."""
         if self._depth or self._in_text or self._left:
             raise MalformedError("the list ended in the middle")
         try:
@@ -112,7 +112,7 @@ class Items:
         return found
 
     def _opened(self, data: bytes, begin: int, at: int) -> int:
-        """An object or a list begins before `at`; from where on bytes are still to be kept."""
+        """Enter the object or list that begins before `at`; return from where on bytes are still to be kept."""
         if not self._in_items:
             if self._depth == 1 and data[at - 1] == _LIST:
                 self._keep(data[begin:at])
@@ -130,7 +130,7 @@ class Items:
         return begin
 
     def _closed(self, data: bytes, begin: int, at: int) -> int:
-        """The same, where one ends before `at`."""
+        """Leave the object or list that ends before `at`; return the same."""
         self._depth -= 1
         if self._depth < 0:
             raise MalformedError("the answer is no list: it ends before it began")
@@ -174,7 +174,7 @@ def _match(pattern: re.Pattern[bytes], data: bytes, at: int) -> int:
 
 
 def _text_end(data: bytes, at: int) -> tuple[int, bool]:
-    """Where the text ends in which `at` lies, not behind a backslash; else how far it goes without half an escape."""
+    """Return where the text around `at` ends, and True; else where its last whole escape ends, and False."""
     while True:
         quote = data.find(b'"', at)
         tail = data[at : quote if quote >= 0 else len(data)]

@@ -1,13 +1,13 @@
-"""Which pod of the API is the mirror of a static pod, where several carry its hash.
+"""Finds the mirror of a static pod among the API's pods, where several carry its hash.
 
 The kubelet calls a static pod by a hash of its manifest, its name included, and writes a mirror of it into the API,
 which carries the hash twice and belongs to the Node.
 https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/
 
-A user with the right to create pods may write the same into one. The kubelet starts no such pod, and deletes it; a
-finalizer keeps it. So a hash belongs to one namespace and name. Of several mirrors the one that the Node owns has it,
-else the one that is not being deleted, else the one whose status the kubelet has written, else the oldest: a restart
-finds the same one. The rest are pods of their own.
+A user with the right to create pods may write the same annotations into one. The kubelet starts no such pod and
+deletes it, but a finalizer keeps it. So a hash belongs to one namespace and name. Among several pods it belongs to
+the one that the Node owns, else to the one that is not being deleted, else to the one whose status the kubelet has
+written, else to the oldest: a restart finds the same one. Each other pod has its own metadata.uid.
 
 One table serves the intake, the list at the start, and the pods that the runtime names.
 """
@@ -29,13 +29,13 @@ _Rank = tuple[bool, bool, bool, float]
 
 
 class Mirrors:
-    """The namespace and name that each hash belongs to, as far as pods were seen."""
+    """The namespace and name that each hash belongs to, among the pods seen so far."""
 
     def __init__(self) -> None:
         self._owners: OrderedDict[str, tuple[_Rank, str]] = OrderedDict()
 
     def note(self, body: Raw, pod: Pod) -> None:
-        """A pod is there that carries a hash as its uid."""
+        """Record a pod that carries a hash as its uid."""
         rank = _rank(body, pod)
         best, key = self._owners.get(pod.uid, (rank, pod.key))
         if key == pod.key or rank > best:
@@ -45,17 +45,17 @@ class Mirrors:
                 self._owners.popitem(last=False)
 
     def holds(self, pod: Pod) -> bool:
-        """Whether the hash that this pod carries as its uid is not another's."""
+        """Return True unless the hash that this pod carries as its uid belongs to another pod."""
         return self._owners.get(pod.uid, ((), pod.key))[1] == pod.key
 
 
 def _rank(body: Raw, pod: Pod) -> _Rank:
-    """The higher one has the hash. NodeRestriction has the kubelet name its Node as the owner and controller."""
+    """Rank a pod: the highest has the hash. NodeRestriction has the kubelet name its Node as owner and controller."""
     metadata, node = mapping_of(body.get("metadata")), mapping_of(body.get("spec")).get("nodeName")
     owned = any(
         each.get("kind") == "Node" and each.get("name") == node and each.get("controller") is True
         for each in mappings_in(metadata.get("ownerReferences"))
     )
     status = mapping_of(body.get("status"))
-    told = bool(status.get("startTime")) or any(statuses_in(status))
-    return owned, "deletionTimestamp" not in metadata, told, -pod.created
+    accepted = bool(status.get("startTime")) or any(statuses_in(status))
+    return owned, "deletionTimestamp" not in metadata, accepted, -pod.created

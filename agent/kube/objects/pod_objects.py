@@ -1,7 +1,7 @@
-"""Raw pods from the API -> what the engine needs: the pod, whether it ended, its containers' ids. Nothing is trusted.
+"""Turns a pod of the API into what the engine needs: the pod, whether it ended, its containers' ids.
 
-Called by `agent.kube.watch.intake`. The specification is read by `agent.model.podspec`; this module adds what only
-the API's object has: status, deletion, the runtime's ids.
+Called by `agent.kube.watch.intake`. `agent.model.podspec` reads the specification; this module adds what the API's
+object alone has: status, deletion, the runtime's ids. Nothing in the object is trusted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MARKS = tuple(f"kubernetes.io/config.{part}" for part in ("hash", "mirror", "sou
 _IDENTITY = ("uid", "namespace", "name", "creationTimestamp", "deletionTimestamp", "ownerReferences")
 MAX_ID = 256
 START_TAKES = 30.0
-"""Seconds. A pod that has run for longer when it becomes known is one that ran: its start was missed."""
+"""Seconds. A pod that has run for longer when the agent sees it first ran before: its start was missed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class SeenPod:
         started: some container of it runs or ran.
         deleting: it has a deletion timestamp; it holds what it holds until no process is left in its cgroups.
         containers: runtime container id (without the runtime's prefix) -> container name.
-        api_uid: metadata.uid, by which the API is asked; a static pod's own uid is another (its config hash).
-        since: seconds since the epoch at which a container of it that runs was started first, by this node's clock;
+        api_uid: metadata.uid, for requests to the API; a static pod's own uid is another (its config hash).
+        since: seconds since the epoch, by this node's clock, at which the first of its running containers started;
             None where none runs.
     """
 
@@ -52,7 +52,7 @@ class SeenPod:
     since: float | None = None
 
     def ran(self, now: float) -> bool:
-        """Whether it has run for longer than a start takes; a start that lies ahead of the clock says nothing."""
+        """Return True if it has run for longer than a start takes; a start ahead of the clock does not count."""
         return self.since is not None and self.since < now - START_TAKES
 
 
@@ -62,10 +62,10 @@ def seen(body: Raw, defaults: Mapping[str, str] | None = None, mirrors: Mirrors 
     Args:
         body: the API's object.
         defaults: annotations of its namespace, below the pod's own.
-        mirrors: which pod has a static pod's hash; without it each one that carries it has.
+        mirrors: which pod has a static pod's hash; None: each pod that carries a hash has it.
 
     Raises:
-        BadPodError: naming the field.
+        BadPodError: it cannot be read; names the field.
     """
     pod = pod_from(body)
     if mirrors is not None and _hashed(body, pod):
@@ -96,7 +96,7 @@ def seen(body: Raw, defaults: Mapping[str, str] | None = None, mirrors: Mirrors 
 
 
 def _runs_since(entry: Raw) -> list[float]:
-    """When a container that runs was started, and started before."""
+    """Return when a running container was started, and when it was started before a restart."""
     state, last = mapping_of(entry.get("state")), mapping_of(entry.get("lastState"))
     if "running" not in state:
         return []
@@ -106,23 +106,23 @@ def _runs_since(entry: Raw) -> list[float]:
 
 
 def _called(body: Raw, pod: Pod, mirrors: Mirrors | None) -> Pod:
-    """The pod under its uid: a static pod's hash is that of its mirror alone."""
+    """Return the pod with its right uid: the hash of a static pod belongs to its mirror alone."""
     if mirrors is None or not _hashed(body, pod) or mirrors.holds(pod):
         return pod
     return replace(pod, uid=identity(body)[0], static=False)
 
 
 def _hashed(body: Raw, pod: Pod) -> bool:
-    """Whether the uid of a pod of the API is the hash that it carries."""
+    """Return True if the uid of an API pod is the hash that it carries."""
     return identity(body)[0] not in ("", pod.uid)
 
 
 def _stage(body: Raw) -> Stage:
-    """How far a pod has come.
+    """Return how far a pod has come.
 
-    The API server drops the status that an author writes, and says PodScheduled where a scheduler binds a pod
-    (pods/binding). A pod whose author wrote spec.nodeName has neither until the kubelet has accepted it: then the
-    kubelet writes startTime, PodScheduled and its containers' states; one that it refuses becomes Failed at once.
+    The API server drops the status that an author writes, and sets PodScheduled when a scheduler binds a pod
+    (pods/binding). A pod whose author wrote spec.nodeName has no PodScheduled until the kubelet has accepted it. Then
+    the kubelet writes startTime, PodScheduled and the containers' states. A pod that it refuses becomes Failed.
     """
     spec, status = mapping_of(body.get("spec")), mapping_of(body.get("status"))
     accepted = bool(status.get("startTime")) or any(statuses_in(status))
@@ -136,14 +136,14 @@ def _stage(body: Raw) -> Stage:
 
 
 def identity(body: Raw) -> tuple[str, str]:
-    """(uid of the API, "namespace/name") of any object, for messages about a pod that cannot be read."""
+    """Return (metadata.uid, "namespace/name") of any object, for messages about a pod that cannot be read."""
     metadata = mapping_of(body.get("metadata"))
     uid, space, name = (_word(metadata.get(key)) for key in ("uid", "namespace", "name"))
     return uid, f"{space or '?'}/{name or '?'}"
 
 
 def uid_of(body: Raw, mirrors: Mirrors | None = None) -> str:
-    """Our uid of a pod whatever else it holds, "" where it has none: a static pod's is another than the API's."""
+    """Return our uid of a pod, even if the rest cannot be read; "" without one. A static pod's is its hash."""
     metadata = body.get("metadata")
     try:
         return _called(body, pod_from({"metadata": metadata, "spec": {"containers": [{"name": "any"}]}}), mirrors).uid
@@ -152,7 +152,7 @@ def uid_of(body: Raw, mirrors: Mirrors | None = None) -> str:
 
 
 def marks(body: Raw) -> Raw:
-    """Of an object what `identity` and `uid_of` read, when the rest is needed no more."""
+    """Reduce an object to what `identity` and `uid_of` read."""
     metadata, node = mapping_of(body.get("metadata")), mapping_of(body.get("spec")).get("nodeName")
     notes = mapping_of(metadata.get("annotations"))
     return {

@@ -1,7 +1,7 @@
-"""A list or a watch of pods, read piece by piece: only what is read of a pod is kept (`read_fields`).
+"""Reads a list or a watch of pods piece by piece, and keeps the fields of `read_fields` alone.
 
-The API server's answer to a list may be 110 times 1.5 MiB, if tenants want it so; as text and as objects at once that
-is more than the agent may have. No request: whoever reads feeds what came.
+Tenants can make the API server's answer to a list 110 times 1.5 MiB large; as text and as objects at once that is
+more memory than the agent may have. This module sends no request: its caller feeds the bytes that arrived.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]', re.DOTALL)
 DEEPEST = 50
 """Levels of an object: what is read lies within ten."""
 LARGE = 4 * 1024
-"""Bytes of a watch's line that is read here already; a shorter one is small, and nested too little to matter."""
+"""Bytes of a watch's line from which it is reduced here; a shorter line is passed on as it is."""
 MOST_PARTS = 100_000
 """Objects, lists and entries of a pod that is parsed: each may take a hundred bytes. Real pods have a thousand."""
 _ONE = threading.Lock()
-"""Of large pods one is parsed at a time: the watch and the runtime's questions bring them in threads of their own."""
+"""One large pod is parsed at a time: the watch and the runtime's questions bring them on threads of their own."""
 _PART, _QUOTE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{\[,]', re.DOTALL), b'"'[0]
 _TOO_MUCH = f"more than {LARGEST >> 20} MiB of JSON, or too many parts"
 _TEXTS = rb'(?:\s*"\w+"\s*:\s*"[^"\\]*"\s*,?)*+'
@@ -36,14 +36,14 @@ _WITHIN = _PLAIN = rb'[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 for _level in range(3):
     _WITHIN = _PLAIN + rb"|[{\[](?:" + _WITHIN + rb")*+[}\]]"
 _UNREAD = re.compile(rb'("(?:env|args|command)"\s*+:\s*+)\[(?:' + _WITHIN + rb")*+\]", re.DOTALL)
-"""Lists of a container that are read nowhere, and may have most of an object's bytes: nested as deep as `env` is."""
+"""Lists of a container that are never read, and may have most of an object's bytes: nested as deep as `env` is."""
 _EVENT = re.compile(rb'\s*\{\s*"type"\s*:\s*"(ADDED|MODIFIED|DELETED)"\s*,\s*"object"\s*:')
 
 
 def read(text: bytes) -> Any:  # noqa: ANN401 - JSON
-    """As json.loads, however deep the text is nested: what lies deeper than DEEPEST is null.
+    """Parse as json.loads does, however deep the text is nested: what lies deeper than DEEPEST becomes null.
 
-    Go writes ten thousand levels, Python reads a thousand; who may create a pod may nest its managedFields.
+    Go writes ten thousand levels, Python reads a thousand; a tenant may nest the managedFields of its pods.
     """
     with contextlib.suppress(RecursionError):  # read without its depths, below
         return json.loads(text.decode("utf-8", "replace"))
@@ -51,7 +51,7 @@ def read(text: bytes) -> Any:  # noqa: ANN401 - JSON
 
 
 def _shallow(text: bytes) -> bytes:
-    """The first object of a text without what is nested too deep."""
+    """Return the first object of a text, with null for what is nested deeper than DEEPEST."""
     depth, kept, parts = 0, 0, bytearray()
     for token in _TOKEN.finditer(text):
         mark = token[0][:1]
@@ -69,19 +69,23 @@ def _shallow(text: bytes) -> bytes:
 
 
 def pod(raw: bytes, *, whole: bool = True) -> Any:  # noqa: ANN401 - JSON
-    """What is read of one pod; raises MalformedError where it cannot be parsed, and not even its uid can be told.
+    """Parse one pod and reduce it to the fields that are read.
 
-    One that is too large, has too many parts, or is no good JSON, is given by its names, as a pod that is refused.
+    A pod that is too large, has too many parts, or is no valid JSON, is returned with its names alone, in a form that
+    is refused later.
 
     Args:
-        raw: all of it, or its beginning.
-        whole: which of the two.
+        raw: all of its JSON, or the beginning.
+        whole: True for all of it.
+
+    Raises:
+        MalformedError: it cannot be parsed, and its uid is not at its beginning.
     """
     large = whole and len(raw) > CHUNK
     with _ONE if large else contextlib.nullcontext():
         raw = _UNREAD.sub(rb"\1[]", raw) if large else raw
         if whole and _few(raw):
-            with contextlib.suppress(ValueError):  # no JSON: its beginning says whose it is
+            with contextlib.suppress(ValueError):  # no JSON: its beginning has its names
                 return brief(read(raw))
     found = _BEGINNING.match(raw[:HEAD])
     names = {
@@ -101,10 +105,10 @@ def _few(raw: bytes) -> bool:
 
 
 class PodList:
-    """A list's answer: feed its bytes, then ask for the whole; raises MalformedError where it is not all of one.
+    """A list's answer: feed its bytes, then ask for the whole; raises MalformedError if it is not a complete list.
 
     Args:
-        keep: what is kept of a pod; None for nothing of it.
+        keep: makes of a pod what is kept of it; returns None to leave it out.
     """
 
     def __init__(self, keep: Callable[[Any], Any] = lambda body: body) -> None:
@@ -113,27 +117,27 @@ class PodList:
         self._kept = keep
 
     def feed(self, data: bytes) -> None:
-        """More bytes."""
+        """Take more bytes."""
         for each in self._items.feed(data):
             kept = self._kept(pod(each.raw, whole=each.whole))
             if kept is not None:
                 self._pods.append(kept)
 
     def whole(self) -> dict[str, Any]:
-        """The list with its pods made brief."""
+        """Return the list with its reduced pods."""
         found = self._items.close()
         return {**found, "items": self._pods} if self._pods else found
 
 
 class Lines:
-    """A watch's lines; long ones are made brief."""
+    """A watch's lines; long ones are reduced."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._size = 0
 
     def feed(self, data: bytes) -> bytes:
-        """More bytes; the lines that are complete now."""
+        """Take more bytes; return the lines that are complete now."""
         *ended, rest = data.split(b"\n")
         done = []
         for each in ended:
@@ -143,7 +147,7 @@ class Lines:
         return b"".join(done)
 
     def _add(self, part: bytes) -> None:
-        """Of a line that is too large, no more than its beginning is kept."""
+        """Append to the line; of a line that is too large only the beginning is kept."""
         self._size += len(part)
         if part:
             self._parts.append(part)
@@ -151,13 +155,13 @@ class Lines:
             self._parts = [b"".join(self._parts)[:HEAD]]
 
     def _ended(self) -> tuple[bytes, bool]:
-        """The line, which nobody holds a second time while it is read; and whether it is whole."""
+        """Return the line, of which no second copy is kept, and whether it is whole."""
         line, whole = b"".join(self._parts), self._size <= LARGEST
         self._parts, self._size = [], 0
         return line, whole
 
     def rest(self) -> bytes:
-        """What came after the last line."""
+        """Return the bytes after the last complete line."""
         return b"".join(self._parts)
 
 

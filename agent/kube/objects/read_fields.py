@@ -1,12 +1,12 @@
-"""Of a pod's object what the agent reads, bounded: a tenant may write 1.5 MiB into one, and a node has 110 of them.
+"""Reduces a pod to the fields that the agent reads: a tenant may write 1.5 MiB into one, and a node has 110 of them.
 
-Everything that reads a body of the API (`agent.kube.objects.pod_objects`, `pod_report`, `cleanup`, `refusal_limiter`,
-`agent.core.cgroups.writers`) finds here what it reads, and nothing else: a new reader of a field adds it to `_POD`.
-What is too long to mean anything is kept as its beginning, just long enough to be refused as the whole would be.
-Nothing is trusted, and nothing is judged: what has another shape than it should is left as it is, for the reader who
-names the field.
+`agent.kube.objects.pod_objects`, `pod_report`, `cleanup`, `refusal_limiter` and `agent.core.cgroups.writers` read a
+body; they find the fields of `_POD` and no others. A new reader of a field adds it there.
 
-Called for each pod before kopf, or anybody else, keeps it (`agent.kube.watch.handlers`, `agent.kube.client`).
+A text that is too long is kept as its beginning, long enough to be refused as the whole would be. A value of another
+shape than it should have passes unchanged: its reader refuses it, and names the field.
+
+Called for each pod before kopf or the agent keeps it (`agent.kube.watch.handlers`, `agent.kube.client`).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from agent.model.fields import mapping_of, mappings_in
 from agent.model.podspec import MAX_CONTAINERS, MAX_RESOURCES
 
 LONGEST = 1000
-"""Characters of a text: more than any that is taken has."""
+"""Characters of a text: more than any valid text has."""
 MOST = 192 * 1024
-"""What the specification of a pod may weigh here (`_weight`): so much is refused in any case (`podspec.noted`)."""
+"""The largest specification that passes, by `_weight`; `podspec.noted` refuses such a pod in any case."""
 _EACH = 100
-"""What each part of an object counts, besides its text."""
+"""The weight of each part of an object, besides its text."""
 _MIRROR = "kubernetes.io/config."
 
 Part = Callable[[Any], Any]
 
 
 def brief(body: Any) -> Any:  # noqa: ANN401 - JSON
-    """The body with what is read of it; the same again when given its own answer."""
+    """Return the body with the fields that are read; a second call changes nothing more."""
     found = _POD(body)
     spec = found.get("spec") if isinstance(found, dict) else None
     if isinstance(spec, dict) and (weight := _weight(spec)) > MOST:
@@ -70,17 +70,17 @@ def _amounts(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def _annotations(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """Ours, as `agent.model.notes` keeps them, and what says that a pod is the kubelet's own."""
+    """Keep our annotations, as `agent.model.notes` does, and those that mark a static pod."""
     if not isinstance(value, Mapping):
         return _leaf(value)
     slips = dict.fromkeys(notes.misspelt(value), "")
     ours = {**slips, **{name: each for name, each in value.items() if name.startswith(notes.PREFIX)}}
-    told = {name: each[: LONGEST_WORD + 1] for name, each in ours.items()
+    reported = {name: each[: LONGEST_WORD + 1] for name, each in ours.items()
             if name in notes.OURS and isinstance(each, str)}  # fmt: skip
     odd = {name[: notes.LONGEST_NAME]: _leaf(each) for name, each in list(ours.items()) if not isinstance(each, str)}
     wishes = notes.bounded_texts(ours)
     marks = {name[:LONGEST]: _leaf(each) for name, each in value.items() if name.startswith(_MIRROR)}
-    return {**wishes, **told, **dict(list(odd.items())[:1]), **dict(list(marks.items())[:LONGEST])}
+    return {**wishes, **reported, **dict(list(odd.items())[:1]), **dict(list(marks.items())[:LONGEST])}
 
 
 def _labels(value: Any) -> Any:  # noqa: ANN401 - JSON
@@ -90,7 +90,7 @@ def _labels(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def _owners(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """The controller alone."""
+    """Keep the controller alone."""
     if not isinstance(value, list):
         return _leaf(value)
     found = (each for each in value if isinstance(each, Mapping) and each.get("controller") is True)
@@ -99,7 +99,7 @@ def _owners(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def _written(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """When the status was written last."""
+    """Keep the times at which the status was written."""
     if not isinstance(value, list):
         return _leaf(value)
     found = [each for each in value if isinstance(each, Mapping) and each.get("subresource") == "status"]
@@ -112,7 +112,7 @@ def _condition(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def _spec(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """With the folders of the host, and who mounts them: so are known those that write cpusets, too."""
+    """Keep also the host folders and the containers that mount them: they show other writers of cpusets."""
     found = _SPEC(value)
     folders = [each for each in mappings_in(mapping_of(value).get("volumes")) if "hostPath" in each]
     if not folders:
@@ -138,7 +138,7 @@ def _mounts(container: Any) -> set[str]:  # noqa: ANN401 - JSON
 
 
 def _weight(value: Any) -> int:  # noqa: ANN401 - JSON
-    """About the bytes that an object takes in memory."""
+    """Estimate the bytes that an object takes in memory."""
     if isinstance(value, str):
         return _EACH + len(value)
     if isinstance(value, dict):

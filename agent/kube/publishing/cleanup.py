@@ -1,10 +1,12 @@
-"""Failed pods that we refused and ended are deleted after their retention time, where that is wanted (safety.md S12).
+"""Deletes Failed pods that numalign refused and ended, after their retention time (safety.md S12).
 
-The outer control loop that the Topology Manager leaves to others
-(https://kubernetes.io/docs/tasks/administer-cluster/topology-manager/), for our own refusals only: `remaining` is the
-rule, pure; `Cleanup` asks it of the pods that the watch has brought, on the loop's clock, and again when the request
-leaves. Nothing is kept on disk: after a restart the first list brings the Failed pods again. Owned by
-`agent.app.cluster`.
+The setting `refusals.deleteAfter` switches it on.
+
+The Topology Manager expects such an outer control loop
+(https://kubernetes.io/docs/tasks/administer-cluster/topology-manager/); this one serves our own refusals only.
+`remaining` is the rule, and pure. `Cleanup` applies it to the pods of the watch, on the loop's clock, and once more
+when the request leaves. It keeps nothing on disk: after a restart the first list brings the Failed pods again. Owned
+by `agent.app.cluster`.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from agent.model.fields import mapping_of, mappings_in, seconds_of
 from agent.model.outcome import Reason
 
 MOST, MINUTE = 10, 60.0
-"""Pods that are asked to be deleted within so many seconds; one that could not be counts again."""
+"""The most requests to delete a pod, within so many seconds; a request that failed counts too."""
 DEADLINE = "DeadlineExceeded"
 """status.reason of a pod that the kubelet ended by its activeDeadlineSeconds."""
 DENIED = {
@@ -39,12 +41,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CleanupRule:
-    """Whose Failed pods are deleted.
+    """Which Failed pods are deleted.
 
     Attributes:
-        node: on this Node.
+        node: name of the Node that they ran on.
         after: seconds since their end.
-        exemptions: who is left alone; includedPods names nobody of an excluded namespace, and no static pod, here.
+        exemptions: pods that are left alone. Here includedPods lets in no pod of an excluded namespace and no static
+            pod.
     """
 
     node: str
@@ -58,7 +61,7 @@ def remaining(body: Raw, now: float, rule: CleanupRule) -> float | None:
     Args:
         body: the API's object; nothing in it is trusted.
         now: seconds since the epoch.
-        rule: see Rule.
+        rule: see CleanupRule.
     """
     if not _ours(body, rule.node):
         return None
@@ -74,9 +77,10 @@ def remaining(body: Raw, now: float, rule: CleanupRule) -> float | None:
 
 
 def _ours(body: Raw, node: str) -> bool:
-    """Failed on this node, by the deadline that we set, with our word for that and one of our reasons.
+    """Return True if numalign itself ended this pod: our deadline, our annotation, our condition's reason.
 
-    The word is the pod's own uid, written together with the deadline: no template and no copy of a pod has it.
+    The annotation holds the pod's own uid and is written together with the deadline: no template and no copy of a pod
+    has it.
     """
     metadata, spec, status = (mapping_of(body.get(part)) for part in ("metadata", "spec", "status"))
     uid = metadata.get("uid")
@@ -93,10 +97,10 @@ def _ours(body: Raw, node: str) -> bool:
 
 
 def ended(body: Raw) -> float | None:
-    """When a Failed pod ended, or somewhat later, in seconds since the epoch; None where nothing says it.
+    """Return when a Failed pod ended, or somewhat later, in seconds since the epoch; None without any time.
 
-    A status has no field for it: this is the latest of its times, and of when the API server saw it written
-    (metadata.managedFields), which the kubelet did to say that the pod had ended.
+    A status has no field for it. This is the latest time in the status and in metadata.managedFields: the kubelet
+    wrote the status when the pod had ended.
     """
     return max((found for each in _times(body) if (found := seconds_of(each)) is not None), default=None)
 
@@ -114,15 +118,15 @@ def _times(body: Raw) -> Iterator[object]:
 
 
 class Cleanup:
-    """The loop's part: asks for what is due, a few at a time; the publisher sends, and tries again.
+    """The loop's part: queues the pods that are due, a few at a time; the publisher sends and retries.
 
     Args:
         client: for the requests.
         publisher: the queue.
         bodies: the pods of this node as the API showed them last.
-        rule: in force now, None where nothing is deleted; asked on the publisher's thread too.
-        count: told of each pod that was deleted.
-        problem: told, once, that the API server denies it, and the remedy.
+        rule: the rule in force, None where nothing is deleted; called on the publisher's thread too.
+        count: called once for each pod that was deleted.
+        problem: called once with the refusal and its remedy when the API server denies a deletion.
         now: seconds since the epoch.
     """
 
@@ -142,7 +146,7 @@ class Cleanup:
         self._told = False
 
     def turn(self) -> None:
-        """Ask for the pods that ended first, as far as the minute has room."""
+        """Queue the pods that ended first, MOST within a MINUTE."""
         rule, now = self._rule(), self._now()
         self._asked = {uid: at for uid, at in self._asked.items() if 0 <= now - at < MINUTE}
         if rule is None:
@@ -155,7 +159,7 @@ class Cleanup:
             self._publisher.delete(uid, partial(self._delete, uid))
 
     def _delete(self, uid: str) -> None:
-        """On the publisher's thread: one pod, if it is still due as it is now."""
+        """Delete one pod if it is still due; runs on the publisher's thread."""
         rule = self._rule()
         body = next((each for each in self._bodies() if _uid(each) == uid), None)
         if rule is None or body is None or remaining(body, self._now(), rule) != 0:

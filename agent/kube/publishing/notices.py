@@ -1,10 +1,14 @@
-"""Events that wait to be recorded: few, in turn, and none is missed without being counted. No thread, no request.
+"""Events that wait to be recorded: bounded, in turn, each one that is dropped is counted. No thread, no request.
 
-A tenant may change his pods as often as he likes, and each change may be worth an Event. So the same sentence about
-the same object is recorded once within a while; an object has only so many Events an hour, the node only so many a
-minute; namespaces take turns; and where too many wait, the namespace that has most of them loses its oldest. What may
-be over in a moment is held for a while, and withdrawn if it is (`hold`). What a pod must be told in any case is in
-its condition, which waits for no Event (`agent.kube.publishing.publisher`).
+A tenant may change its pods as often as it likes, and each change may be worth an Event. These bounds hold:
+
+    * the same sentence about the same object is recorded once within QUIET_SECONDS
+    * an object has PER_OBJECT Events an hour, the node PER_NODE a minute
+    * at most MOST_WAITING wait; beyond it the namespace with most of them loses its oldest
+    * namespaces take turns
+
+An Event about a state that may be over in a moment is held first, and withdrawn if the state ends (`hold`). Whatever
+a pod must carry in any case is in its condition, which waits for no Event (`agent.kube.publishing.publisher`).
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ MOST_WAITING, MOST_REMEMBERED = 500, 2000
 PER_OBJECT, HOUR = 4, 3600.0
 PER_NODE, MINUTE = 30, 60.0
 RATE, QUEUE, REFUSED = "rate", "queue", "refused"
-"""Why an Event is not recorded: its object had enough, too many wait, or the API server does not take it."""
+"""Why an Event is dropped: its object had enough, too many wait, or the API server refuses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,7 @@ class Notice:
         kind: "Normal" or "Warning".
         reason: one CamelCase word.
         message: one sentence.
-        details: what follows it, with the numbers of the moment: other numbers alone are no other Event.
-        topic: what makes it another Event than one of before; the message where it is left out.
+        details: what follows the message, with the numbers of the moment. It does not count when two are compared.
     """
 
     about: Regarding
@@ -61,7 +64,7 @@ class Notice:
 
 
 def event_of(notice: Notice, node: str, stamp: str) -> dict[str, Any]:
-    """The Event as the API takes it; `stamp` is now."""
+    """Make the Event that the API takes; `stamp` is the present time in RFC 3339."""
     about = {"kind": notice.about.kind, "apiVersion": "v1", "name": notice.about.name, "uid": notice.about.uid}
     if notice.about.namespace:
         about["namespace"] = notice.about.namespace
@@ -76,11 +79,11 @@ def event_of(notice: Notice, node: str, stamp: str) -> dict[str, Any]:
 
 
 class Notices:
-    """The queue. Needs a lock around it.
+    """The queue. Its caller holds a lock.
 
     Args:
         clock: seconds, monotonic.
-        dropped: told why an Event is not recorded.
+        dropped: called for each Event that is dropped, with the reason (RATE, QUEUE, REFUSED).
     """
 
     def __init__(self, clock: Callable[[], float], dropped: Callable[[str], None]) -> None:
@@ -95,7 +98,7 @@ class Notices:
         return sum(map(len, self._spaces.values()))
 
     def add(self, notice: Notice) -> None:
-        """One more, unless it waits already, was recorded a moment ago, or its object had enough."""
+        """Queue an Event, unless it waits already, was recorded a short time ago, or its object had enough."""
         now, space = self._clock(), notice.about.namespace
         last = self._recorded.get(notice)
         if notice in self._spaces.get(space, ()) or (last is not None and now - last < QUIET_SECONDS):
@@ -110,7 +113,7 @@ class Notices:
         self._spaces.setdefault(space, OrderedDict())[notice] = now, 0
 
     def hold(self, notice: Notice, seconds: float) -> None:
-        """One more, unless it is withdrawn within this time."""
+        """Queue an Event after `seconds`, unless it is withdrawn before; of one object the last one counts."""
         due = [at for each, at in self._held.items() if each.about == notice.about]
         self.withdraw(notice.about.uid)
         if len(self._held) < MOST_WAITING:
@@ -119,17 +122,17 @@ class Notices:
             self._dropped(QUEUE)
 
     def withdraw(self, uid: str) -> None:
-        """What is held about an object is over."""
+        """Drop the Event that is held about an object: its state is over."""
         self._held = {notice: at for notice, at in self._held.items() if notice.about.uid != uid}
 
     def _let_go(self, now: float) -> None:
-        """What was held long enough is not over: it is recorded."""
+        """Queue the Events that were held for their time: their states lasted."""
         for notice in [notice for notice, at in self._held.items() if at <= now]:
             del self._held[notice]
             self.add(notice)
 
     def _enough(self, notice: Notice, now: float) -> bool:
-        """Whether an object may have one more Event this hour; of the Node, each reason counts for itself."""
+        """Count one more Event of an object; False beyond PER_OBJECT an hour. The Node has a count per reason."""
         about = notice.about
         times = self._times.setdefault(
             (about.uid, "" if about.namespace else notice.reason), deque(maxlen=PER_OBJECT)
@@ -142,7 +145,7 @@ class Notices:
         return True
 
     def due(self) -> tuple[Notice, int] | None:
-        """The next one to be recorded, and how often that was tried; None while none is due."""
+        """Return the next Event and how often it was tried; None while none is due."""
         now = self._clock()
         self._let_go(now)
         if self._rest(now):
@@ -156,7 +159,7 @@ class Notices:
         return None
 
     def until(self) -> float | None:
-        """Seconds until the next one is due, None for never."""
+        """Return the seconds until the next Event is due, None without any."""
         now = self._clock()
         self._let_go(now)
         first = min((at for waiting in self._spaces.values() for at, _ in waiting.values()), default=None)
@@ -165,22 +168,22 @@ class Notices:
         return min(found + ([] if held is None else [max(0.0, held - now)]), default=None)
 
     def _rest(self, now: float) -> float:
-        """Seconds until the node may record another one."""
+        """Return the seconds until the node may record another Event."""
         return max(0.0, self._sent[0] + MINUTE - now) if len(self._sent) == PER_NODE else 0.0
 
     def recorded(self, notice: Notice) -> None:
-        """It is told."""
+        """Remove an Event that the API server has taken."""
         self._remove(notice)
         self._recorded[notice] = self._clock()
         _oldest_out(self._recorded)
 
     def refused(self, notice: Notice) -> None:
-        """The API server does not take it, now or ever."""
+        """Drop an Event that the API server refuses for good."""
         self.recorded(notice)
         self._dropped(REFUSED)
 
     def later(self, notice: Notice, delay: float, attempt: int) -> None:
-        """It could not be told; it is tried again."""
+        """Retry an Event after `delay` seconds."""
         waiting = self._spaces.get(notice.about.namespace, OrderedDict())
         if notice in waiting:
             waiting[notice] = self._clock() + delay, attempt

@@ -1,31 +1,31 @@
-"""Which pods lost the words that they carried, and when they are told again. Needs the publisher's lock.
+"""Pods whose report was overwritten, and when it is sent again. Its caller holds the publisher's lock.
 
-Anybody who may write to a pod can change what it carries. A watch also brings events that are older than what was
-told: only a pod that was seen with its report, and then without it, has lost it.
+Every client with the right to write to a pod can change its annotations and conditions. A watch may also bring a pod
+as it was before our last request. So a pod has lost its report only if it was seen with it, and later without it.
 """
 
 from __future__ import annotations
 
 FIRST, LONGEST = 64.0, 3600.0
-"""Seconds until a pod is told again; twice as many each time: whoever writes over it at once gets no storm."""
+"""Seconds until a lost report is sent again, doubled each time: a client that overwrites it makes no storm."""
 
 
 class Overwritten:
-    """By the API's uid of a pod."""
+    """The pods, by their metadata.uid."""
 
     def __init__(self) -> None:
         self.lost: set[str] = set()
-        """Pods that were seen without what they carried, and are to be told again."""
+        """Pods that lost their report; it is to be sent again."""
         self._carried: set[str] = set()
         self._often: dict[str, int] = {}
 
     def seen_with(self, uid: str) -> None:
-        """The pod carries what it was told."""
+        """Record that a pod carries its report."""
         self._carried.add(uid)
         self.lost.discard(uid)
 
     def seen_without(self, uid: str) -> float | None:
-        """The pod does not carry it: seconds until it is told again; None when it was never seen with it."""
+        """Record that a pod lacks its report; return the seconds until the next try, None if it never carried it."""
         if uid not in self._carried:
             return None
         self._carried.discard(uid)
@@ -33,13 +33,13 @@ class Overwritten:
         often = self._often[uid] = self._often.get(uid, 0) + 1
         return min(LONGEST, FIRST * 2.0 ** min(often - 1, 16))
 
-    def sent(self, uid: str, *, anew: bool) -> None:
-        """It was sent; or something new is to be told, which it cannot carry yet."""
+    def sent(self, uid: str, *, changed: bool) -> None:
+        """Record that the report was sent, or that it `changed`, so that the pod cannot carry it yet."""
         self.lost.discard(uid)
-        if anew:
+        if changed:
             self._carried.discard(uid)
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
-        self.sent(uid, anew=True)
+        """Forget a pod that is gone."""
+        self.sent(uid, changed=True)
         self._often.pop(uid, None)

@@ -198,7 +198,7 @@ class PodReporter:
         self._tell(face, told)
 
     def retold(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced = IN_FORCE) -> None:
-        """After a restart: what a pod of the saved ledger must carry, in case nobody could tell it before.
+        """Report a pod of the saved ledger after a restart, in case the agent before could not.
 
         One that was refused and runs on the shared pool keeps the words of its refusal.
         """
@@ -283,7 +283,7 @@ class PodReporter:
         if face.ran or not self._acting() or wish in {OnMisalignment.RUN, OnMisalignment.WAIT}:
             return False
         done = (face.body.get("spec") or {}).get("activeDeadlineSeconds") == 1 or _leaving(face.body)
-        return not done  # before, by us or by somebody who wants the same
+        return not done  # a pod with that deadline, or that is being deleted, ends without us
 
     def _too_often(self, face: _Face, *, counts: bool) -> bool:
         """Whether its owner had too many refused; once so, it stays so for this pod (safety.md S12)."""

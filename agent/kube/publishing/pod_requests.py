@@ -1,6 +1,7 @@
-"""The requests about one pod: what it carries, its end, whether it is there. `publisher` sends them.
+"""The requests about one pod: write its report, end it, evict it, look whether it exists. `publisher` calls them.
 
-All of them name the pod's uid: a StatefulSet's next pod of the same name is never touched.
+Each request that writes names the pod's uid as a precondition: a StatefulSet's next pod of the same name is never
+touched.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ _DEADLINE = {"spec": {"activeDeadlineSeconds": 1}}
 
 
 class PodRequests:
-    """Each method sends and raises KubeError for what the API server does not take.
+    """Each method sends one or a few requests; raises KubeError where the API server refuses or is away.
 
     Args:
         client: for the requests.
         node: this Node's name.
-        now: the time of day, for what people read.
+        now: the present time, for Events and conditions.
     """
 
     def __init__(self, client: KubeClient, node: str, now: Callable[[], datetime]) -> None:
@@ -33,11 +34,14 @@ class PodRequests:
         self._now = now
 
     def write(self, report: PodReport, last: PodReport | None) -> KubeError | None:
-        """Make a pod carry a report; returns why it carries a part of it only, None where it carries all.
+        """Write a report to its pod.
 
         Args:
-            report: what it shall carry.
-            last: what it was told before.
+            report: what the pod shall carry.
+            last: the report before it, None where that is unknown.
+
+        Returns:
+            None where the pod carries all of it; else the refusal that left it with a part.
         """
         try:
             self._patch(report, last, dict(report.annotations))
@@ -51,13 +55,14 @@ class PodRequests:
     def fail(self, uid: str, namespace: str, name: str, *, marked: bool) -> None:
         """Have the kubelet end a pod: activeDeadlineSeconds 1 makes its phase Failed (decision 7).
 
-        Our word for it travels with the deadline: the pod's uid, by which `agent.kube.publishing.cleanup` knows what
-        is ours. A pod whose annotations are full is ended without it; so is one that is not to be `marked`.
+        An annotation with the pod's uid travels with the deadline: by it `agent.kube.publishing.cleanup` recognises
+        the pods that numalign ended. A pod whose annotations are full, or that is not to be `marked`, gets the
+        deadline alone.
         """
         if marked:
-            word = {"metadata": {"annotations": {FAILED: uid}}, **_DEADLINE}
+            with_mark = {"metadata": {"annotations": {FAILED: uid}}, **_DEADLINE}
             try:
-                self._client.patch_pod(namespace, name, uid, word)
+                self._client.patch_pod(namespace, name, uid, with_mark)
             except KubeError as error:
                 self._still_there(error, namespace, name, uid)
             else:
@@ -69,7 +74,7 @@ class PodRequests:
         self._client.evict(namespace, name, uid)
 
     def there(self, uid: str, namespace: str, name: str) -> bool:
-        """Whether a pod is still the one with this uid; raises KubeError where nobody can say."""
+        """Return True if the pod of this name still has this uid; raises KubeError without an answer."""
         try:
             metadata = self._client.pod(namespace, name).get("metadata") or {}
         except KubeError as error:
@@ -84,10 +89,10 @@ class PodRequests:
         self._client.create_event(event["metadata"]["namespace"], event)
 
     def _part(self, report: PodReport, last: PodReport | None) -> None:
-        """As much as the API server takes.
+        """Write as much of a report as the API server takes; raises KubeError if it takes no part.
 
-        The conditions without our annotations; else the conditions alone; else all but `Pinned`, which an admission
-        policy of an earlier version does not let through.
+        Tried in this order: the conditions with our annotations removed; the conditions alone; all but `Pinned`,
+        which an admission policy of an earlier version refuses.
         """
         most, none = report.annotations, dict.fromkeys(report.annotations)
         parts: list[tuple[PodReport, Mapping[str, str | None]]] = [(report, none), (report, {})]
@@ -110,7 +115,7 @@ class PodRequests:
         )  # fmt: skip
 
     def _still_there(self, refusal: KubeError, namespace: str, name: str, uid: str) -> None:
-        """The pod is there and less may be asked for; else raises the refusal, or that the pod is gone."""
+        """Return if less may be asked for: the pod exists, and the refusal is 422. Raises KubeError otherwise."""
         if refusal.status != INVALID:
             raise refusal
         if not self.there(uid, namespace, name):

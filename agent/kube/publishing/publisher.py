@@ -1,19 +1,19 @@
-"""Tells people: one queue, one thread, one request per change. Started by `agent.app`.
+"""Sends reports, Events and actions to the API server: one queue, one thread, one request per change.
 
-What a pod shall carry is kept by uid, the newest wins, so an outage of any length ends in one request per pod. The
-annotations and the condition travel together in one patch of pods/status, with the pod's uid as a precondition: a
-StatefulSet's next pod of the same name is never touched. Failures are tried again with growing, jittered delays, for
-as long as the pod exists; a pod that is gone is forgotten.
+The newest report of a pod replaces an older one that waits, so an outage of any length ends in one request per pod.
+Annotations and conditions travel in one patch of pods/status with the pod's uid as a precondition: a StatefulSet's
+next pod of the same name is never touched. A failed request is retried with growing, jittered delays for as long as
+the pod exists.
 
-Namespaces take turns (`agent.kube.publishing.fair_queue`); Events come last (`agent.kube.publishing.notices`). One
-pod is told something new once a second at most; that it has its CPUs no more it is told at once, before what others
-are told.
+Namespaces take turns (`agent.kube.publishing.fair_queue`); Events come last (`agent.kube.publishing.notices`). A pod
+gets at most one report a second. A report that the pod has its CPUs no more leaves at once, before other reports.
 
-A refusal (409, 422) is not the pod's absence: an admission policy may deny the patch, or its annotations be full. The
-pod is looked at once. If it is there, its condition is told without the annotations, and ours are taken off, so that
-none tells what is over. What is refused is tried again rarely, and told: by an Event, in the log, and as a metric.
+A refusal (409, 422) does not mean that the pod is gone: an admission policy may deny the patch, or the pod's
+annotations may be full. So the pod is read once. If it exists, its conditions are written without the annotations,
+and ours are removed, so that no annotation is out of date. The whole report is retried rarely, and the refusal is
+recorded: by an Event, in the log, and as a metric.
 
-A pod whose words somebody wrote over is told again (`agent.kube.publishing.overwritten`).
+A report that another writer overwrote is sent again (`agent.kube.publishing.overwritten`). Started by `agent.app`.
 """
 
 from __future__ import annotations
@@ -41,24 +41,31 @@ FIRST_DELAY, LONGEST_DELAY, LONGEST_REFUSED = 0.5, 60.0, 600.0
 BETWEEN = 1.0
 """Seconds between two reports of one pod."""
 RARELY = 6
-"""The attempt that a refused annotation counts as: tried again after half a minute, then more and more rarely."""
+"""The attempt that a refused annotation starts from: its first retry is after half a minute, then they get rarer."""
 LASTS = 5.0
-"""Seconds after which a grant that is not in force is worth an Event."""
+"""Seconds that a grant must be out of force before it is worth an Event."""
 TURNS = 10
-"""After so many other requests an Event that is due has its turn."""
+"""Other requests after which a due Event has its turn."""
 FAILS, FAILURES = 60.0, 3
-"""Seconds of nothing but failures, and how many, after which the agent is not ready: it decides, and tells no pod."""
+"""Seconds and number of failures without a success after which the agent is not ready: no pod gets its report."""
 TAKEN = frozenset({NOT_FOUND, CONFLICT, INVALID, 429})
-"""Answers on one object; the API server can be written to."""
+"""Statuses that concern one object; the API server itself takes writes."""
 UNTAKEN = frozenset({400, 403, NOT_FOUND, CONFLICT, INVALID})
-"""Answers after which an Event is not tried again: its object or namespace is gone, or nobody may write there."""
+"""Statuses after which an Event is dropped: its object or namespace is gone, or the agent may not write there."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Action:
-    """What is to be done to a pod; without a name nobody looks whether it is still there."""
+    """A request that ends, evicts or deletes a pod.
+
+    Attributes:
+        send: sends it; raises KubeError.
+        done: called once the API server took it.
+        namespace: of the pod.
+        name: of the pod; "" where a refusal ends the action without a look at the pod.
+    """
 
     send: Callable[[], None]
     done: Callable[[], None] = lambda: None
@@ -72,8 +79,11 @@ class Publisher:
     Args:
         client: for the requests.
         node: this Node's name.
-        dropped: told why an Event is not recorded (`agent.kube.publishing.notices`).
-        refused: told what ("story", "fail", ...) the API server refuses though the pod is there; once per pod.
+        clock: seconds, monotonic.
+        now: the present time, for Events and conditions.
+        dropped: called for each Event that is dropped, with the reason (`agent.kube.publishing.notices`).
+        refused: called with the kind of request ("status", "fail", ...) that the API server refuses though the pod
+            exists; once per pod and kind.
     """
 
     def __init__(
@@ -91,10 +101,10 @@ class Publisher:
         self._refused = refused
         self._wake = threading.Condition()
         self._reports: dict[str, PodReport] = {}
-        self._told: dict[str, PodReport] = {}
-        self._unsure: set[str] = set()  # uids of pods to which something was sent whose answer has not come
-        self._bare: set[str] = set()  # uids of pods that carry their condition, and not their annotations: refused
-        self._over: set[str] = set()  # uids of pods that have ended, and are to carry why they were refused
+        self._reported: dict[str, PodReport] = {}
+        self._unsure: set[str] = set()  # uids of pods with a report that was sent and not answered
+        self._bare: set[str] = set()  # uids of pods that carry the conditions alone: the annotations were refused
+        self._over: set[str] = set()  # uids of pods that have ended, with a report still to be sent
         self._overwritten = Overwritten()
         self._actions: dict[Key, _Action] = {}
         self._notices = Notices(clock, dropped)
@@ -102,7 +112,7 @@ class Publisher:
         self._sent_at: dict[str, float] = {}  # uid -> when its last report was sent
         self._denied: set[Key] = set()
         self._since_notice = 0
-        self._fails: tuple[float, int, str] | None = None  # since when every request failed, how many, why the last
+        self._fails: tuple[float, int, str] | None = None  # first failure since the last success, number, last error
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
 
@@ -111,7 +121,7 @@ class Publisher:
         self._thread.start()
 
     def stop(self, within: float = 5.0) -> None:
-        """Send what is due now, then end."""
+        """Send what is due now, then end the thread; waits for `within` seconds at most."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
@@ -119,18 +129,18 @@ class Publisher:
 
     @property
     def waiting(self) -> int:
-        """How many things are not told yet."""
+        """Number of reports, Events and actions that wait."""
         with self._wake:
             return len(self._reports) + len(self._notices) + len(self._actions)
 
     @property
     def untold(self) -> int:
-        """How many pods do not carry yet what they shall, or are not done to what shall be."""
+        """Number of reports and actions that wait."""
         with self._wake:
             return len(self._reports) + len(self._actions)
 
     def failing(self) -> str:
-        """That nothing can be written, and why; "" while there is nothing to write, or it has not lasted for long."""
+        """Return why writes fail; "" while nothing waits, or before FAILS seconds and FAILURES failures."""
         with self._wake:
             since, count, why = self._fails or (self._clock(), 0, "")
             lasts = self._clock() - since
@@ -140,7 +150,7 @@ class Publisher:
         return f"nothing could be told to the API server for {lasts:.0f} s: {why}"
 
     def _note(self, error: Exception | None) -> None:
-        """Whether requests fail: the answer to one, or its failure."""
+        """Record the outcome of one request: None where it was taken, else its error."""
         status = error.status if isinstance(error, KubeError) else None
         with self._wake:
             if error is None or status in TAKEN:
@@ -150,11 +160,11 @@ class Publisher:
                 self._fails = since, count + 1, sentence(error)
 
     def publish(self, report: PodReport) -> None:
-        """Make a pod carry a report; nothing is sent when it was the last one told."""
+        """Queue a report for its pod; a report that is the same as the last one is not sent."""
         with self._wake:
             if report.reason != NOT_ENFORCED:
                 self._notices.withdraw(report.uid)
-            key, same = ("status", report.uid), self._told.get(report.uid) == report
+            key, same = ("status", report.uid), self._reported.get(report.uid) == report
             if same and report.uid not in self._unsure | self._bare:
                 if report.uid not in self._overwritten.lost:
                     self._reports.pop(report.uid, None)
@@ -162,8 +172,8 @@ class Publisher:
             self._reports[report.uid] = report
             if not same:
                 if report.uid in self._bare | self._overwritten.lost:
-                    self._jobs.drop(key)  # the next try of older words may be minutes away
-                self._overwritten.sent(report.uid, anew=True)
+                    self._jobs.drop(key)  # the retry of the report before may be minutes away
+                self._overwritten.sent(report.uid, changed=True)
             at_once = self._claims(report.uid) and report.status != "True"
             if at_once and not same:
                 self._jobs.hasten(key, self._clock())
@@ -171,27 +181,27 @@ class Publisher:
             self._schedule(key, report.namespace, 0.0 if at_once else self._rest(report.uid))
 
     def keep_back(self, report: PodReport, why: str) -> None:
-        """A pod is not to be written to: nothing is sent, and that is told once."""
+        """Send no report to a pod that must not be written to; the reason is recorded once."""
         with self._wake:
             self._reports.pop(report.uid, None)
-            self._told.pop(report.uid, None)
+            self._reported.pop(report.uid, None)
         self._deny(("status", report.uid), report.namespace, report.name, why)
 
     def carried_already(self, report: PodReport) -> None:
-        """The pod was seen carrying this already: after a restart nothing is written again."""
+        """Record a report that the pod carries already: after a restart it is not written again."""
         with self._wake:
-            self._told[report.uid] = report
+            self._reported[report.uid] = report
             self._overwritten.seen_with(report.uid)
 
     def seen(self, uid: str, carries: Callable[[PodReport], bool]) -> None:
-        """The API shows a pod; one that carried what it was told, and does so no more, is told again.
+        """Compare a pod that the watch brought with its report; a report that it lost is sent again.
 
         Args:
-            uid: the API's.
-            carries: whether it carries a report now.
+            uid: the pod's metadata.uid.
+            carries: returns True if the pod carries the given report now.
         """
         with self._wake:
-            report, next_ = self._told.get(uid), self._reports.get(uid)
+            report, next_ = self._reported.get(uid), self._reports.get(uid)
             if report is None or (next_ is not None and next_ != report):
                 return
             if carries(report):
@@ -204,14 +214,15 @@ class Publisher:
                 self._schedule(("status", uid), report.namespace, _jitter(rest))
 
     def has_report(self, uid: str) -> bool:
-        """Whether something was told, or is to be told, of a pod."""
+        """Return True if a report of this pod was sent, or waits."""
         with self._wake:
-            return uid in self._told or uid in self._reports
+            return uid in self._reported or uid in self._reports
 
     def ended(self, uid: str) -> None:
-        """The pod has ended: nothing is done to it, and what it had is over.
+        """Drop the actions on a pod that has ended, and its report of a grant.
 
-        It may stay in the API for long: that it was refused is told still, and words that are taken back are.
+        The pod may stay in the API for long. So a report of its refusal is still sent, and so is one that removes our
+        annotations and conditions.
         """
         with self._wake:
             report = self._reports.get(uid)
@@ -224,9 +235,9 @@ class Publisher:
                 self._jobs.drop(key)
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """Forget a pod that is gone from the API."""
         with self._wake:
-            for table in (self._reports, self._told, self._sent_at):
+            for table in (self._reports, self._reported, self._sent_at):
                 table.pop(uid, None)
             for those in (self._unsure, self._bare, self._over):
                 those.discard(uid)
@@ -237,10 +248,10 @@ class Publisher:
             self._denied = {key for key in self._denied if key[1] != uid}
 
     def record(self, notice: Notice) -> None:
-        """Record an Event, unless the same was recorded a moment ago or there were too many.
+        """Queue an Event, within the limits of `Notices`.
 
-        That a grant is not in force is often over as soon as a container has its name: of that the condition tells
-        at once, and an Event only if it lasts.
+        A grant that is not in force is often in force as soon as its container is known. So the condition reports it
+        at once, and an Event only after LASTS seconds.
         """
         with self._wake:
             if notice.reason == NOT_ENFORCED:
@@ -252,17 +263,17 @@ class Publisher:
     def fail(
         self, uid: str, namespace: str, name: str, *, marked: bool = True, done: Callable[[], None] = lambda: None
     ) -> None:
-        """Have the kubelet end a pod, as `PodRequests.fail`; `done` is told once the API server took it."""
+        """Have the kubelet end a pod, as `PodRequests.fail`; `done` is called once the API server took it."""
         self._act(
             "fail", uid, _Action(partial(self._pods.fail, uid, namespace, name, marked=marked), done, namespace, name)
         )
 
     def evict(self, uid: str, namespace: str, name: str, *, done: Callable[[], None] = lambda: None) -> None:
-        """Evict a pod; disruption budgets are respected by trying again. `done` is told once it is taken."""
+        """Evict a pod, with retries while a disruption budget forbids it; `done` is called once it is taken."""
         self._act("evict", uid, _Action(partial(self._pods.evict, uid, namespace, name), done, namespace, name))
 
     def delete(self, uid: str, request: Callable[[], None]) -> None:
-        """Send the request that deletes a pod (`cleanup`), who asks again where it is refused."""
+        """Queue the request that deletes a pod. A refusal ends it: `cleanup` queues it again."""
         self._act("delete", uid, _Action(request))
 
     def _act(self, what: str, uid: str, action: _Action) -> None:
@@ -271,18 +282,18 @@ class Publisher:
             self._schedule((what, uid), action.namespace, 0.0)
 
     def _schedule(self, key: Key, space: str, delay: float, attempt: int = 0) -> None:
-        """Needs the lock. One job per key at a time: a newer wish does not shorten a back-off."""
+        """Add a job; needs the lock. There is one job per key: a newer report does not shorten a back-off."""
         corrects = key[0] == "status" and self._claims(key[1])
         if self._jobs.add(key, space, self._clock() + delay, attempt, corrects=corrects):
             self._wake.notify()
 
     def _claims(self, uid: str) -> bool:
-        """Needs the lock. Whether a pod may carry that it has what it was granted."""
-        told = self._told.get(uid)
-        return uid in self._unsure or (told is not None and told.status == "True")
+        """Return True if the pod may carry that its grant is in force; needs the lock."""
+        report = self._reported.get(uid)
+        return uid in self._unsure or (report is not None and report.status == "True")
 
     def _rest(self, uid: str) -> float:
-        """Seconds until a pod may be told something new."""
+        """Return the seconds until a pod may get another report."""
         last = self._sent_at.get(uid)
         return 0.0 if last is None else max(0.0, last + BETWEEN - self._clock())
 
@@ -298,7 +309,7 @@ class Publisher:
             self._carry_out(job)
 
     def turn(self) -> float | None:
-        """One request, if one is due; seconds until the next, None for never. For whoever starts no thread."""
+        """Send one request if one is due; return the seconds until the next, None for never. Replaces the thread."""
         with self._wake:
             job = self._due()
         if job is not None:
@@ -307,7 +318,7 @@ class Publisher:
             return self._until()
 
     def _due(self) -> Job | tuple[Notice, int] | None:
-        """Needs the lock. Pods first; an Event that is due goes last, or after so many other requests."""
+        """Return the next job: a due Event when no job is ready, or after TURNS jobs; needs the lock."""
         now = self._clock()
         ready = self._jobs.until(now) == 0.0
         notice = self._notices.due() if not ready or self._since_notice >= TURNS else None
@@ -318,7 +329,7 @@ class Publisher:
         return self._jobs.take(now)
 
     def _until(self) -> float | None:
-        """Needs the lock. Seconds until something is due, None for never."""
+        """Return the seconds until something is due, None for never; needs the lock."""
         waits = (self._jobs.until(self._clock()), self._notices.until())
         return min((each for each in waits if each is not None), default=None)
 
@@ -328,14 +339,14 @@ class Publisher:
             return
         try:
             self._do(job)
-        except Exception as error:  # noqa: BLE001 - of whatever kind: it is one pod's (engine.alone)
+        except Exception as error:  # noqa: BLE001 - of any kind: it concerns one pod alone
             self._note(error)
             self._failed(job, error)
 
     def _do(self, job: Job) -> None:
         key, (what, uid) = job.key, job.key
         with self._wake:
-            report, last, action = self._reports.get(uid), self._told.get(uid), self._actions.get(key)
+            report, last, action = self._reports.get(uid), self._reported.get(uid), self._actions.get(key)
             if what == "status" and report is not None:
                 self._unsure.add(uid)
         if what == "status":
@@ -356,14 +367,14 @@ class Publisher:
                     del self._actions[key]
 
     def _send(self, report: PodReport, last: PodReport | None) -> bool:
-        """Whether the pod carries all of the report now, its annotations, too."""
+        """Write a report; return True if the pod carries all of it, annotations included."""
         refused = self._pods.write(report, last)
         if refused is not None:
             self._deny(("status", report.uid), report.namespace, report.name, str(refused))
         with self._wake:
-            self._told[report.uid], self._sent_at[report.uid] = report, self._clock()
+            self._reported[report.uid], self._sent_at[report.uid] = report, self._clock()
             self._unsure.discard(report.uid)
-            self._overwritten.sent(report.uid, anew=False)
+            self._overwritten.sent(report.uid, changed=False)
             if refused is not None:
                 self._bare.add(report.uid)
                 return False
@@ -376,19 +387,19 @@ class Publisher:
 
     def _failed(self, job: Job, error: Exception) -> None:
         what, uid = job.key
-        longest = LONGEST_REFUSED if uid in self._over else LONGEST_DELAY  # the ended may be many, and stay for long
+        longest = LONGEST_REFUSED if uid in self._over else LONGEST_DELAY  # ended pods may be many, and stay for long
         status = error.status if isinstance(error, KubeError) else None
         if status in {NOT_FOUND, CONFLICT, INVALID}:
             with self._wake:
                 about = self._reports.get(uid) if what == "status" else self._actions.get(job.key)
-            if about is None or not about.name:  # nobody wants it any more, or its owner asks for it again
+            if about is None or not about.name:  # it was withdrawn, or `cleanup` queues it again
                 with self._wake:
                     self._actions.pop(job.key, None)
                 return
             try:
                 there = status != NOT_FOUND and self._pods.there(uid, about.namespace, about.name)
-            except Exception:  # noqa: BLE001 - nobody could say, for whatever reason
-                there = True  # looked at again with the next try
+            except Exception:  # noqa: BLE001 - no answer, for whatever reason
+                there = True  # the next try looks again
             if not there:
                 _log.info("not told, the pod is gone: %s", error)
                 self.forget(uid)
@@ -405,7 +416,7 @@ class Publisher:
             self._schedule(job.key, job.space, _jitter(delay), job.attempt + 1)
 
     def _deny(self, key: Key, namespace: str, name: str, why: str) -> None:
-        """What a pod that is there shall carry, or have done to it, cannot be: said once per pod."""
+        """Record that the API server refuses a request about an existing pod: once per pod and kind of request."""
         with self._wake:
             if key in self._denied:
                 return
@@ -421,7 +432,7 @@ class Publisher:
     def _notify(self, notice: Notice, attempt: int) -> None:
         try:
             self._pods.record(notice)
-        except Exception as error:  # noqa: BLE001 - of whatever kind: it is one Event's (engine.alone)
+        except Exception as error:  # noqa: BLE001 - of any kind: it concerns one Event alone
             untaken = isinstance(error, KubeError) and error.status in UNTAKEN
             self._note(None if untaken else error)
             with self._wake:

@@ -1,7 +1,7 @@
-"""No replica storms: how often pods of one owner were refused in the last hour (safety.md S12).
+"""Counts how often pods of one owner were refused in the last hour, so that refusals make no storm (safety.md S12).
 
-A refused pod of a ReplicaSet is replaced at once, often on the same node, and refused again. After so many refusals
-of one owner within an hour, `fail` and `evict` fall back to something that ends the circle.
+A ReplicaSet replaces a refused pod at once, often on the same node, where it is refused again. Beyond the limit
+`fail` and `evict` fall back to a milder action, which ends the circle.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOST_OWNERS = 10_000
 
 
 def owner_of(body: Mapping[str, Any]) -> str:
-    """The uid of a pod's controller, or the pod's own where it has none."""
+    """Return the uid of a pod's controller, or the pod's own uid without a controller."""
     metadata = mapping_of(body.get("metadata"))
     for reference in mappings_in(metadata.get("ownerReferences")):
         if reference.get("controller") is True:
@@ -29,7 +29,7 @@ class RefusalLimiter:
     """Counts refusals by owner.
 
     Args:
-        most: so many within an hour are let through.
+        most: refusals of one owner within an hour that are within the limit.
         clock: seconds, monotonic.
     """
 
@@ -38,7 +38,7 @@ class RefusalLimiter:
         self._times: OrderedDict[str, deque[float]] = OrderedDict()
 
     def another(self, owner: str) -> bool:
-        """Count one more refusal; whether it is still within the limit."""
+        """Count one more refusal; return True while it is within the limit."""
         now = self._clock()
         times = self._times.setdefault(owner, deque())
         self._times.move_to_end(owner)

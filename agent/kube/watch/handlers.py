@@ -1,15 +1,15 @@
-"""kopf: this node's pods, and its Node, as a stream of events. Read-only, scoped, supervised; started by `agent.app`.
+"""Streams this node's pods and its Node from kopf. Read-only, scoped, supervised; started by `agent.app`.
 
-kopf runs in its own thread and event loop, one attempt after the other: whatever ends an attempt (an error in the
-stream, a refusal that it gives up on) starts the next after a jittered delay. One `on.event` handler passes raw pods
-on and returns None; no other kind of handler is used, because those write finalizers and annotations to pods.
+kopf runs in its own thread and event loop, in attempts: when one ends (by an error in the stream, or a refusal that
+kopf gives up on), the next starts after a jittered delay. One `on.event` handler passes raw pods on and returns None.
+No other kind of handler is used, because those write finalizers and annotations to pods.
 
-Guards, because a mistake here is a storm on the API server of a large cluster:
+A mistake here would be a storm on the API server of a large cluster. So these guards hold:
 
     * every read of pods or nodes must carry this node's field selector, or it is refused before it leaves;
     * nothing but GET leaves at all;
     * watches start at most once a second, logins are damped;
-    * a list is passed on whole, so that deletions missed while blind are found by comparison.
+    * a list is passed on whole, so that deletions missed without a watch are found by comparison.
 
 Facts and their proofs: https://docs.kopf.dev, and tests/cluster/test_source.py.
 """
@@ -45,14 +45,14 @@ RESTART_FIRST, RESTART_CAP = 1.0, 60.0
 WATCH_GAP = 1.0
 STEADY_SECONDS = 120.0
 SILENCE = 130.0, 150.0
-"""Seconds without a word after which a watch is opened again. The server counts the minute to its bookmark from
-when it accepted the watch, kopf this time from before it asked: were they close, a server that is slow would see
-all agents come back at once. Two bookmarks must be missing, and no two agents agree on when. A connection whose
-other end is gone is noticed sooner, by TCP (`keepalive_socket`)."""
+"""Seconds of silence after which a watch is opened again; each agent takes another value of this range. The server
+sends a bookmark a minute after it accepted the watch, kopf counts from before its request: with a shorter time all
+agents would come back at once to a slow server. So two bookmarks must be missing. TCP notices the loss of a
+connection sooner (`keepalive_socket`)."""
 TLS_GOODBYE = 0.1
 """Seconds that a closed TLS connection gets for its last bytes before the event loop ends."""
 KEEPALIVE_IDLE, KEEPALIVE_EVERY, KEEPALIVE_TIMES = 30, 10, 3
-"""Seconds of silence before the first probe, seconds between two, and how many may stay without an answer."""
+"""Seconds of silence before the first probe, seconds between two, and unanswered probes that end a connection."""
 
 _KOPF = importlib.metadata.version("kopf")
 _log = logging.getLogger(__name__)
@@ -62,26 +62,29 @@ Count = Callable[[str, int, float], None]
 
 
 class WatchListener(Protocol):
-    """Who is told. Called from kopf's event loop: hand over and return."""
+    """The receiver of the stream. Each method runs on kopf's event loop: it hands over, returns, and never waits."""
 
     def pod_changed(self, body: Raw) -> None:
-        """A pod was listed, added or modified."""
+        """Take a pod that was listed, added or modified; called for each pod of a list, too."""
 
     def pod_deleted(self, body: Raw) -> None:
-        """A pod is gone from the API; its processes may still run."""
+        """Take a pod that is gone from the API; its processes may still run."""
 
     def pods_listed(self, uids: frozenset[str]) -> None:
-        """A complete list was read: whoever is not in it is gone."""
+        """Take the metadata.uids of a complete list, before its pods: a pod that is not among them is gone.
+
+        Called at the start of each attempt, and when kopf lists again because a watch's resourceVersion has expired.
+        """
 
     def node_changed(self, body: Raw) -> None:
-        """This Node was listed or modified: its annotations, capacity and allocatable."""
+        """Take this Node, which was listed or modified: its annotations, capacity and allocatable."""
 
     def source_failed(self, why: str) -> None:
-        """An attempt ended; another follows."""
+        """Take the reason why an attempt ended; the next one follows."""
 
 
 class Backoffs:
-    """Endless, jittered delays. kopf iterates anew per request; a finite list would make it give up."""
+    """Endless, jittered delays. kopf starts a new iteration per request; after a finite list it would give up."""
 
     def __init__(self, first: float = 0.5, cap: float = RESTART_CAP) -> None:
         self.first, self.cap = first, cap
@@ -94,7 +97,7 @@ class Backoffs:
 
 
 class _NoDiffBase(kopf.DiffBaseStorage):
-    """kopf keeps nothing on pods; an attempt to is a bug. Also saves a deep copy per event."""
+    """Keeps no state of kopf on pods; an attempt to is a bug. It also saves a deep copy per event."""
 
     def build(self, **_: object) -> kopf.BodyEssence:
         return kopf.BodyEssence({})
@@ -107,7 +110,7 @@ class _NoDiffBase(kopf.DiffBaseStorage):
 
 
 class _NoProgress(kopf.ProgressStorage):
-    """As above, for the progress of handlers."""
+    """The same for the progress of handlers."""
 
     def fetch(self, **_: object) -> None:
         return None
@@ -126,7 +129,14 @@ class _NoProgress(kopf.ProgressStorage):
 
 
 class PodSource:
-    """The supervised stream of this node's pods."""
+    """The supervised stream of this node's pods.
+
+    Args:
+        access: where the API server is, and the token.
+        node: this Node's name.
+        listener: gets each event.
+        count: called for each request: verb, HTTP status, seconds.
+    """
 
     def __init__(
         self,
@@ -141,7 +151,7 @@ class PodSource:
         self._count = count
         self.selectors = {PODS: f"spec.nodeName={node}", NODES: f"metadata.name={node}"}
         self.restarts = 0
-        self.last_contact = 0.0  # time.monotonic() of the last word; 0 before the first
+        self.last_contact = 0.0  # time.monotonic() of the last bytes; 0 before the first
         self._logins: collections.deque[float] = collections.deque(maxlen=8)
         self._sessions: list[aiohttp.ClientSession] = []
         self._next_watch = dict.fromkeys(self.selectors, 0.0)
@@ -156,11 +166,11 @@ class PodSource:
         self._thread.start()
 
     def stop(self, within: float = 10.0) -> bool:
-        """End it; whether it ended in time."""
+        """End the thread; return True if it ended within `within` seconds."""
         self._stopping.set()
         loop, task = self._loop, self._task
         if loop is not None and task is not None:
-            with contextlib.suppress(RuntimeError):  # the loop ended by itself meanwhile
+            with contextlib.suppress(RuntimeError):  # the loop ended by itself
                 loop.call_soon_threadsafe(task.cancel)
         self._thread.join(within)
         return not self._thread.is_alive()
@@ -256,7 +266,7 @@ class PodSource:
         return kopf.AiohttpSession(server=self._access.server, aiohttp_session=session)
 
     async def _guard(self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-        """Every request of kopf passes here: checked, paced, given the token of now, counted."""
+        """Check, pace, authorize and count a request; every request of kopf passes here."""
         if request.method != "GET":
             raise UnscopedReadError(f"kopf tried to write: {request.method} {request.url.path}")
         verb = "discover"
@@ -299,7 +309,7 @@ class PodSource:
 
 
 async def _listed(answer: aiohttp.ClientResponse) -> dict[str, Any]:
-    """The list of an answer, read as it comes: of each pod what is read of it."""
+    """Read the list of an answer as its bytes come, with reduced pods."""
     found = PodList()
     async for data in answer.content.iter_chunked(CHUNK):
         found.feed(data)
@@ -314,7 +324,7 @@ def _already(found: dict[str, Any]) -> Callable[..., Awaitable[dict[str, Any]]]:
 
 
 def keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket on which a silent loss of the other end (a failed node, a forgetful load balancer) shows in a minute.
+    """Make a socket that notices the silent loss of its other end within a minute (a failed node or load balancer).
 
     https://man7.org/linux/man-pages/man7/tcp.7.html
     """

@@ -1,8 +1,8 @@
-"""A watch's content that tells when something arrived, bookmarks too. Used by `agent.kube.watch.handlers`.
+"""Notices the arrival of each chunk of a watch, bookmarks included. Used by `agent.kube.watch.handlers`.
 
-A watch is one answer that lasts for up to an hour. Whether the server still speaks shows in what it sends meanwhile:
-a bookmark each minute where nothing happens (https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks).
-kopf keeps bookmarks to itself, so they are heard here, below it.
+A watch is one answer that lasts for up to an hour. While nothing changes the server sends a bookmark each minute
+(https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks); its absence shows that the connection
+is lost. kopf does not pass bookmarks on, so they are noticed here, below kopf.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ class WatchHeartbeat:
 
     Args:
         content: the response's.
-        tell: called for each chunk.
-        pods: what comes is pods: of each no more is passed on than is read of it.
+        arrived: called for each chunk.
+        pods: it is a watch of pods: each is reduced to the fields that are read.
     """
 
-    def __init__(self, content: aiohttp.StreamReader, tell: Callable[[], None], *, pods: bool = False) -> None:
+    def __init__(self, content: aiohttp.StreamReader, arrived: Callable[[], None], *, pods: bool = False) -> None:
         self._content = content
-        self._tell = tell
+        self._arrived = arrived
         self._pods = pods
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        """As the original; of pods, whole lines."""
+        """Yield chunks as the original does; of pods, whole lines."""
         lines = Lines() if self._pods else None
         async for data in self._content.iter_chunked(size):
-            self._tell()
+            self._arrived()
             passed = lines.feed(data) if lines else data
             if passed:
                 yield passed

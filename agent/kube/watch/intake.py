@@ -1,16 +1,16 @@
-"""From the watch to the engine: one queue, one thread, many pods at a time.
+"""Passes pods from the watch to the engine: one queue, one thread, many pods at a time.
 
-`agent.kube.watch.handlers` calls in from kopf's event loop; this hands over at once. The thread takes all that has
-come by then, so that a burst of pods is decided together, saved once and enforced once: the shared pool shrinks once
-for all that came, and widens once for all that went (safety.md S6). Their containers follow together. Nothing waits
-for more to come, since the runtime may ask for a pod at any moment (S9).
+`agent.kube.watch.handlers` calls in from kopf's event loop; each call only queues. The thread takes all events that
+have arrived, so that a burst of pods is decided together, saved once and enforced once: the shared pool shrinks once
+for all new pods, and widens once for all that ended (safety.md S6). The thread never waits for more events, since the
+runtime may ask for a pod at any moment (S9).
 
-While a decision hangs (the disk may), what comes is kept until it can be decided: of each pod the last event, of the
-lists the last. So the memory depends on the pods of the node, and not on how often a tenant changes one.
+While a decision hangs (on the disk, for example), the queue keeps the last event of each pod and the last list. So
+its memory depends on the number of pods on the node, not on how often a tenant changes one.
 
-One pod never keeps the others from being served, whatever it holds: one that cannot be read, or with which deciding
-goes wrong, is set aside. It is told, it counts as being there (so what it holds is not freed, S13), and it is tried
-again when it changes.
+One pod never keeps other pods from being served. A pod that cannot be read, or whose decision fails, is set aside:
+that is reported, the pod counts as existing (so that its CPUs are not freed, S13), and it is tried again when it
+changes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BATCH = 500
 SELDOM = 600.0
 """Seconds between two lines of the log on the same pod or namespace."""
 LEFT = 4096
-"""Pods that are remembered though they came and went while a decision hung."""
+"""Pods that came and went while a decision hung, and are still to be released."""
 _LIST, _STOP = "a list", "the end"
 """Beside the API's uids of pods; no uid holds a space."""
 
@@ -49,77 +49,81 @@ _Event = tuple[str, object]
 
 
 class IntakeEngine(Protocol):
-    """What of the engine is used here."""
+    """The part of the engine that the intake calls, on its own thread. A call may last: it saves and enforces.
+
+    A batch of up to BATCH events calls each method once at most, in this order: gone or ended pods, names of
+    containers, new and changed pods, containers, a list. A call that fails is repeated for one pod at a time.
+    """
 
     def pods_seen(self, pods: list[Pod], *, ran: frozenset[str]) -> None:
-        """Decide on pods."""
+        """Decide on pods; `ran` has the uids of those that ran before the agent saw them."""
 
     def pods_gone(self, uids: list[str]) -> None:
-        """Pods left."""
+        """Release pods that ended or are gone from the API."""
 
     def pods_listed(self, uids: frozenset[str]) -> None:
-        """Everything that is there."""
+        """Take the uids of all pods of this node: a complete list was read, and its pods were decided."""
 
     def containers_announced(self, names: Mapping[str, tuple[str, str]]) -> None:
-        """Names of containers, before their pods are decided; never waits."""
+        """Take the names of containers, id -> (pod uid, name), before their pods are decided; never waits."""
 
     def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
-        """Containers appeared: id -> (pod uid, name)."""
+        """Enforce the grants of containers, id -> (pod uid, name)."""
 
 
 class PodListener(Protocol):
-    """Who hears of pods as the API knows them."""
+    """Records pods as the API has them. Called on the intake's thread: hands over and returns."""
 
     def pod_seen(self, body: Raw, found: SeenPod) -> None:
-        """A pod was read."""
+        """Record a pod that was read; called before the pod is decided."""
 
     def pod_malformed(self, body: Raw, why: str) -> None:
-        """A pod was set aside: it could not be read, or not be decided on."""
+        """Record a pod that was set aside, since it could not be read."""
 
     def pod_gone(self, uid: str) -> None:
-        """A pod left the API."""
+        """Forget a pod that is gone from the API."""
 
 
 class Intake:
-    """A Listener of `agent.kube.watch.handlers.PodSource`.
+    """A WatchListener of `agent.kube.watch.handlers.PodSource`.
 
     Args:
-        engine: who decides.
-        event_log: who keeps what the API knows of each pod.
-        namespace: annotations of a namespace; may ask the API (once per namespace and while).
-        ran: whether a pod of this uid had containers when the agent began: if so, it is adopted. So is a pod whose
+        engine: decides on the pods.
+        listener: records what the API has of each pod.
+        namespace: returns the annotations of a namespace; may send a GET (`agent.kube.watch.namespaces`).
+        ran: returns True if a pod of this uid had containers when the agent started: it is adopted. So is a pod whose
             status says that it has run for longer than a start takes, by the clock of this node.
-        node: told of this Node; called from kopf's loop, must hand over and return.
-        failed: told why a batch could not be decided on; the next ones are.
-        heard: told of every pod as it comes, before it is decided on; called from kopf's loop, as `node` is.
-        waits: the ledger may lack pods that run, so that no pod is decided on before the first complete list;
-        adopt: then told of its pods, with what they carry of an earlier agent.
+        node: takes this Node; called on kopf's loop, must hand over and return.
+        failed: takes the reason why a batch could not be decided; the next batches are.
+        heard: takes every pod as it comes, before it is decided; called on kopf's loop, as `node` is.
+        waits: returns True if the ledger may lack pods that run: no pod is decided before the first complete list.
+        adopt: takes the pods of that list, with the grants that they carry of an earlier agent.
         mirrors: which pod is the mirror of a static pod.
-        now: seconds since the epoch; a container's start is held against it.
+        now: seconds since the epoch; compared with the start of containers.
     """
 
     def __init__(
         self,
         engine: IntakeEngine,
-        event_log: PodListener,
+        listener: PodListener,
         namespace: Callable[[str], Mapping[str, str]] = lambda _name: {},
         ran: Callable[[str], bool] = lambda _uid: False,
         node: Callable[[Raw], None] = lambda _body: None,
         failed: Callable[[str], None] = lambda _text: None,
         heard: Callable[[Raw], None] = lambda _body: None,
         waits: Callable[[], bool] = lambda: False,
-        adopt: Callable[[list[SeenPod], Mapping[str, AnnotatedGrant]], None] = lambda _found, _words: None,
+        adopt: Callable[[list[SeenPod], Mapping[str, AnnotatedGrant]], None] = lambda _found, _grants: None,
         mirrors: Mirrors | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._engine = engine
-        self._telling = event_log
+        self._listener = listener
         self._namespace = namespace
         self._ran = ran
         self._waits, self._adopt = waits, adopt
         self._begun = False
         self._early: dict[str, SeenPod] = {}
-        self._words: dict[str, AnnotatedGrant] = {}
+        self._grants: dict[str, AnnotatedGrant] = {}
         self._node = node
         self._failed = failed
         self._heard = heard
@@ -139,26 +143,26 @@ class Intake:
     # ---- called from kopf's loop
 
     def pod_changed(self, body: Raw) -> None:
-        """A pod was listed, added or modified."""
+        """Queue a pod that was listed, added or modified."""
         with Isolated(self._stumbled):
             self._heard(body)
         self._put(_key(body), ("changed", _packed(body) if self._deciding else body))
 
     def pod_deleted(self, body: Raw) -> None:
-        """A pod left the API. Of its object is kept what its uid is made of."""
+        """Queue a pod that is gone from the API; of its object the identity is kept."""
         self._put(_key(body), ("deleted", marks(body)))
 
     def pods_listed(self, uids: frozenset[str]) -> None:
-        """A list was read. It comes before its pods' own events do: it is looked at after them."""
+        """Queue a list. It arrives before the events of its pods, and counts after them."""
         self._put(_LIST, ("listed", uids))
 
     def node_changed(self, body: Raw) -> None:
-        """This Node was listed or modified; looked at apart from pods, so that the kill switch waits for nobody."""
+        """Pass this Node on at once, past the queue of pods, so that the kill switch never waits."""
         with Isolated(self._stumbled):
             self._node(body)
 
     def source_failed(self, why: str) -> None:
-        """An attempt ended; pods stay as they are."""
+        """Do nothing: pods stay as they are when an attempt ends."""
 
     # ---- the thread
 
@@ -167,18 +171,18 @@ class Intake:
         self._thread.start()
 
     def stop(self, within: float = 5.0) -> None:
-        """Decide on what has come so far, then end."""
+        """Decide on the events so far, then end the thread; waits for `within` seconds at most."""
         self._put(_STOP, ("stop", None))
         self._thread.join(within)
 
     @property
     def waiting(self) -> int:
-        """Events that are not decided yet, those that are being decided among them."""
+        """Number of events that are not decided yet, including those of the present batch."""
         with self._wake:
             return len(self._pending) + len(self._deciding)
 
     def _put(self, key: str, event: _Event) -> None:
-        """Keep the last event of a pod, where its first one stood; behind a list that came between them."""
+        """Keep the last event of a pod at the place of its first; after a list that came between them."""
         with self._wake:
             before = self._pending.get(key, ("", None))[0]
             if key == _LIST or _LIST in self._pending:
@@ -191,7 +195,7 @@ class Intake:
             self._wake.notify()
 
     def _forget_some(self) -> None:
-        """Needs the lock. Of pods that came and went no more than LEFT are kept, besides those that a list names."""
+        """Keep at most LEFT pods that came and went, besides those that a list names; needs the lock."""
         left = [key for key, (what, _) in self._pending.items() if what == "left" and key not in self._uids]
         if len(left) > LEFT:
             lists = [value for what, value in (*self._deciding.values(), *self._pending.values()) if what == "listed"]
@@ -223,7 +227,7 @@ class Intake:
         self._failed(sentence(error))
 
     def _seldom(self, about: str) -> bool:
-        """Whether a line of the log about this is due."""
+        """Return True if a line of the log about this subject is due."""
         now = time.monotonic()
         due = now >= self._said.get(about, now)
         if due:
@@ -275,15 +279,15 @@ class Intake:
             namespace = str((body.get("metadata") or {}).get("namespace", ""))
             found = seen(body, self._defaults(namespace), self._mirrors)
             self._call(found.api_uid, found.pod.uid)
-            self._telling.pod_seen(body, found)
-            word = annotated_grant(body) if self._waiting() else None
-            if word:
-                self._words[found.pod.uid] = word
+            self._listener.pod_seen(body, found)
+            grant = annotated_grant(body) if self._waiting() else None
+            if grant:
+                self._grants[found.pod.uid] = grant
             return found
         return None
 
     def _call(self, api_uid: str, uid: str) -> None:
-        """Note the uid of a pod. An object that had it before is the mirror of a static pod no more."""
+        """Record the uid of a pod; another object with the same uid is no longer the mirror of that static pod."""
         if uid != api_uid:
             for other in [each for each, its in self._uids.items() if its == uid and each != api_uid]:
                 self._uids[other] = other
@@ -291,13 +295,13 @@ class Intake:
         self._missing.discard(api_uid)
 
     def _set_aside(self, body: Raw, error: Exception) -> None:
-        """A pod that cannot be read: what it was before, it stays, and it is there."""
+        """Report a pod that cannot be read; it counts as existing, and keeps the uid that it had."""
         uid, key = identity(body)
         if self._seldom(f"pod {uid} {key}"):
             _log.warning("pod %s is set aside: %s", key, sentence(error))
         if uid:
             self._call(uid, self._uids.get(uid) or uid_of(body, self._mirrors))
-        self._telling.pod_malformed(body, sentence(error))
+        self._listener.pod_malformed(body, sentence(error))
 
     def _defaults(self, namespace: str) -> Mapping[str, str]:
         try:
@@ -308,8 +312,8 @@ class Intake:
             return {}
 
     def _decide(self, changed: Mapping[str, SeenPod], gone: list[str]) -> None:
-        """Who left first: a pod that came in the same batch may need the room, and be refused for good without it."""
-        gone = [uid for uid in gone if uid not in changed]  # a static pod's mirror, made anew: the pod itself stayed
+        """Release pods that are gone, then decide on the rest: a new pod may need the room, else it is refused."""
+        gone = [uid for uid in gone if uid not in changed]  # a static pod stays when its mirror is made again
         if self._waiting():
             self._early = {uid: found for uid, found in self._early.items() if uid not in gone} | dict(changed)
             changed = {}
@@ -321,36 +325,36 @@ class Intake:
         ran = frozenset(uid for uid, found in live.items() if found.ran(now) or (found.started and self._ran(uid)))
         names = {each: (uid, name) for uid, found in live.items() for each, name in found.containers.items()}
         if names:
-            self._engine.containers_announced(names)  # or a pod that runs would be told what is written only then
+            self._engine.containers_announced(names)  # before pods_seen: its report of a running pod needs the names
         if live:
             self._each(list(live), lambda uids: self._engine.pods_seen([live[uid].pod for uid in uids], ran=ran))
         if names:
             self._each(list(names), lambda ids: self._engine.containers_seen({each: names[each] for each in ids}))
         for uid in gone:
-            self._telling.pod_gone(uid)
+            self._listener.pod_gone(uid)
 
     def _waiting(self) -> bool:
         return not self._begun and self._waits()
 
     def _begin(self) -> None:
-        """The first complete list is here, and no pod was decided on: who runs keeps what it runs on."""
-        early, words = self._early, self._words
-        self._early, self._words = {}, {}
+        """Adopt the pods of the first complete list, before any is decided: a pod that runs keeps its CPUs."""
+        early, grants = self._early, self._grants
+        self._early, self._grants = {}, {}
         with Isolated(self._stumbled):
-            self._adopt([found for found in early.values() if not found.ended], words)
+            self._adopt([found for found in early.values() if not found.ended], grants)
         self._begun = True
         self._decide(early, [])
 
     def _each(self, what: Sequence[str], work: Callable[[list[str]], None]) -> None:
-        """All at once, saved and enforced once; where that goes wrong, one by one."""
+        """Do the work for all at once, saved and enforced once; where that fails, for one at a time."""
         one_by_one(what, lambda some: work(list(some)), lambda _one, error: self._stumbled(error))
 
     def _relisted(self, listed: frozenset[str]) -> None:
-        """Whoever was known before a complete list and is not in it left while nobody looked.
+        """Release the pods that were known before a complete list and are missing from it: their deletion was missed.
 
-        A list is read before the events of its pods come; it counts when the last of them has. One of them may be
-        deleted before that: then its deletion is its last event. A pod whose event comes meanwhile and that is not in
-        the list is younger than the list: it stays.
+        A list is read before the events of its pods come, and counts when all of them have come. For a pod that is
+        deleted before that, the deletion counts as its event. A pod that is not in the list, and whose event comes
+        after it was read, is younger than the list and stays.
         """
         self._awaited = None if listed <= self._uids.keys() | self._left else listed
         if self._awaited is not None:
@@ -359,7 +363,7 @@ class Intake:
         for api_uid in sorted(self._missing & self._uids.keys()):
             uid = self._uids.pop(api_uid)
             if uid not in self._uids.values():
-                self._telling.pod_gone(uid)
+                self._listener.pod_gone(uid)
         self._missing.clear()
         if self._waiting():
             self._begin()
@@ -368,13 +372,13 @@ class Intake:
 
 
 def _key(body: Raw) -> str:
-    """What the events of one pod have in common: the API's uid; for an object without one its name."""
+    """Return the key of a pod's events: metadata.uid; for an object without one its name."""
     uid, key = identity(body)
     return uid or f" {key}"
 
 
 def _packed(body: Raw) -> bytes:
-    """An object that has to wait: a tenth of the memory."""
+    """Compress an object that has to wait, to a tenth of its memory."""
     return zlib.compress(json.dumps(body).encode(), 1)
 
 

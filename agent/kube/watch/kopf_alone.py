@@ -1,4 +1,4 @@
-"""kopf without the clients of Kubernetes that it looks for when it is imported.
+"""Imports kopf without the Kubernetes clients that it looks for.
 
 kopf imports `kubernetes.client`, where that is installed, to recognise two of its classes as owners of objects. The
 agent creates no objects with owners. The import costs 12 MiB on every node: the package brings requests, oauthlib,
@@ -16,7 +16,7 @@ CLIENTS = ("kubernetes", "kubernetes_asyncio", "pykube")
 
 @contextmanager
 def _left_out(names: tuple[str, ...]) -> Iterator[None]:
-    """Packages cannot be imported meanwhile, unless they are imported already."""
+    """Make packages look as if they were not installed, unless they are imported already."""
     hidden = [name for name in names if name not in sys.modules]
     for name in hidden:
         sys.modules[name] = None  # type: ignore[assignment] # what the import system takes for "not there"

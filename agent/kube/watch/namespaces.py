@@ -1,10 +1,12 @@
-"""Annotations of namespaces, the defaults of their pods: asked once per namespace and while, never watched.
+"""Reads and caches the annotations of namespaces, the defaults of their pods. No watch.
 
 A watch of all namespaces would be one more open watch per node, and every change of any namespace would be sent to
-every agent of the cluster. Instead a namespace is read when a pod of it is seen on this node and what is known is
-older than TTL. The cost, at 5,000 nodes with pods of 20 namespaces each: at most 5,000 x 20 / 480 s = 208 small GETs
-a second over the whole cluster if every pod changed all the time, none where nothing changes; a changed default
-reaches a node's new pods after at most TTL. Used by `agent.app.cluster` for `agent.kube.watch.intake`.
+every agent of the cluster. Instead a namespace is read when a pod of it is seen on this node and the cached answer is
+older than TTL. A changed default reaches a node's new pods after TTL at most.
+
+The cost at 5,000 nodes with pods of 20 namespaces each: at most 5,000 x 20 / 480 s = 208 small GETs a second over the
+whole cluster if every pod changes all the time, none while nothing changes. Used by `agent.app.cluster` for
+`agent.kube.watch.intake`.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ from agent.model.fields import mapping_of
 from agent.model.notes import bounded_texts
 
 TTL = 600.0
-"""Seconds that an answer is good for, less up to a fifth by chance, so that nodes do not ask in step."""
+"""Seconds that an answer is valid, less a random part of up to a fifth, so that nodes do not ask in step."""
 AGAIN = 5.0
-"""Seconds until a namespace that could not be read is asked for again."""
+"""Seconds until the next try to read a namespace that could not be read."""
 MOST = 2000
 NOT_FOUND = 404
 
@@ -46,12 +48,12 @@ class Namespaces:
         self._failed: dict[str, tuple[float, KubeError]] = {}
 
     def annotations(self, name: str) -> Mapping[str, str]:
-        """Our annotations of a namespace.
+        """Return our annotations of a namespace; an old answer serves while the API gives no new one.
 
-        An old answer serves while the API cannot give a new one.
+        Called for each pod that the watch brings; sends one GET when the cached answer is too old.
 
         Raises:
-            KubeError: it was never read, and cannot be now.
+            KubeError: the namespace was never read, and cannot be read now.
         """
         with self._lock:
             now = self._clock()
