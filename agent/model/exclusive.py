@@ -32,8 +32,8 @@ class Selection:
         return ",".join([AUTO, *(f"-{each}" for each in names)] if self.auto else names) or NONE
 
 
-NOBODY = Selection()
-"""`none`."""
+NO_CONTAINER = Selection()
+"""`none`: no container."""
 
 
 @lru_cache(maxsize=256)
@@ -41,7 +41,7 @@ def parsed(text: str) -> Selection | None:
     """A value; None of a text that is none."""
     written = words_in(text)
     if written == [NONE]:
-        return NOBODY
+        return NO_CONTAINER
     auto = written[0] == AUTO
     names = [each.removeprefix("-") for each in written[1:]] if auto else written
     if auto and not all(each.startswith("-") for each in written[1:]):

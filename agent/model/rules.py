@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
 from typing import Annotated, get_type_hints
 
-from agent.model.exclusive import NOBODY, Selection
+from agent.model.exclusive import NO_CONTAINER, Selection
 from agent.model.idset import CpuSet
 
 WAITING_LIMIT, HOLD_BACK_OTHERS = 600.0, 60.0
@@ -322,7 +322,7 @@ class Rules:
     enforcement: Enforcement = Enforcement.AUTO
     advertised: frozenset[str] | None = None
     pcie: PcieLocality = PcieLocality.OFF
-    exclusive: Selection = NOBODY
+    exclusive: Selection = NO_CONTAINER
     exclusive_namespaces: tuple[str, ...] = ("*",)
     mixed: MixedCpus = MixedCpus.RESERVED
 

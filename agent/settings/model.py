@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from agent.model.exclusive import NOBODY
+from agent.model.exclusive import NO_CONTAINER
 from agent.model.idset import MAX_ID
 from agent.model.rules import (
     HOLD_BACK_OTHERS,
@@ -314,7 +314,7 @@ class Settings(Section):
                 "pod nor namespace says (numalign.io/exclusive): none, auto, names, or auto,-NAME."
             ),
         ),
-    ] = NOBODY
+    ] = NO_CONTAINER
     exclusive_namespaces: Annotated[
         tuple[Taker, ...],
         Field(max_length=1024, description='Whose pods may have that, by annotation or by the setting; "*" for all.'),

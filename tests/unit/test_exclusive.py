@@ -9,7 +9,7 @@ import pytest
 from agent.core.explain.requested import why_shared
 from agent.core.request import exclusive
 from agent.core.request.amounts import exclusive_count, memory_requests, pod_exclusive_count
-from agent.model.exclusive import NOBODY, Selection, parsed
+from agent.model.exclusive import NO_CONTAINER, Selection, parsed
 from agent.model.notes import bounded
 from agent.model.pod import Container, ContainerKind, Pod, Qos
 from agent.model.rules import Rules
@@ -165,7 +165,7 @@ def test_values_are_read_and_shown_alike() -> None:
         found = parsed(text)
         assert found is not None
         assert parsed(str(found)) == found
-    assert (str(NOBODY), parsed("auto,,"), parsed(",")) == ("none", None, None)
+    assert (str(NO_CONTAINER), parsed("auto,,"), parsed(",")) == ("none", None, None)
 
 
 def test_the_setting_takes_the_same_values() -> None:
@@ -176,7 +176,7 @@ def test_the_setting_takes_the_same_values() -> None:
         "auto,-istio-proxy",
         ("db", "ml"),
     )
-    assert parse({})[0].exclusive_containers == NOBODY
+    assert parse({})[0].exclusive_containers == NO_CONTAINER
     with pytest.raises(Exception, match=r"exclusiveContainers.*is not one of auto, none"):
         parse({"exclusiveContainers": "auto,proxy"})
 

@@ -28,7 +28,7 @@ from agent.host.machines import SYNTHETIC, open_machine, plain_name
 from agent.host.settings_file import read_settings
 from agent.host.workloads import read_workloads
 from agent.model.claims import Claims
-from agent.model.exclusive import NOBODY
+from agent.model.exclusive import NO_CONTAINER
 from agent.model.machine import Machine
 from agent.model.rules import Minor, OnMisalignment, Policy, Scope
 from agent.settings import Settings, parse
@@ -71,7 +71,7 @@ class Variant:
     """One set of settings to compare.
 
     Attributes:
-        label: what tells it from the others.
+        label: its name among the variants.
         config: the file, "" for the defaults.
         settings: in force.
         ignored: what of the file is not needed, one sentence each.
@@ -118,7 +118,7 @@ class Outcome:
 
     @property
     def answers(self) -> str:
-        """Whose answers they are (`Rules.answers`); the same on all nodes."""
+        """Return which answers they are (`Rules.answers`); the same on all nodes."""
         return self.sites[0].node.rules.answers if self.sites else ""
 
 
@@ -287,16 +287,16 @@ def _stem(spec: str | None) -> str:
 
 
 def _gained(result: Result, sites: Sequence[Site], variant: Variant) -> Iterable[str]:
-    """What the variant's exclusiveContainers brought: who has CPUs of its own that would have none otherwise."""
+    """Return the effect of the variant's exclusiveContainers: containers that have CPUs of their own by it alone."""
     then = sites[0].node.rules
-    now = replace(then, exclusive=NOBODY)
+    now = replace(then, exclusive=NO_CONTAINER)
     refused = {fate.item.pod.uid: "refused" for fate in result.fates if fate.site is None or fate.refusal is not None}
     found = gains(now, then, (fate.item.pod for fate in result.fates), refused)
     return sentences(found, str(variant.settings.exclusive_containers))
 
 
 def _remarked(result: Result, sites: Sequence[Site], claims: Mapping[str, Claims]) -> Iterable[str]:
-    """What is to be said of pods beside their places: once per topic."""
+    """Return notes on pods besides their places: one per topic."""
     found, unfollowed = list[tuple[str, Remark]](), 0
     where = "this machine" if len({id(site.node) for site in sites}) == 1 else "the largest node"
     largest: dict[str, int] = {}

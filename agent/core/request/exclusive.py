@@ -14,7 +14,7 @@ Used by `agent.core.request.amounts`, which counts the CPUs, and by whoever tell
 
 from __future__ import annotations
 
-from agent.model.exclusive import ALLOWED, NOBODY, Selection, parsed
+from agent.model.exclusive import ALLOWED, NO_CONTAINER, Selection, parsed
 from agent.model.fields import words_in
 from agent.model.likely import likely
 from agent.model.notes import PREFIX, longest
@@ -49,7 +49,7 @@ def too_long(text: str) -> bool:
 
 def requested(pod: Pod, rules: Rules) -> bool:
     """Whether a pod asks for what only this annotation or setting gives: CPUs of a pod that is not Guaranteed."""
-    return pod.qos is not Qos.GUARANTEED and selection_of(pod, rules) != NOBODY
+    return pod.qos is not Qos.GUARANTEED and selection_of(pod, rules) != NO_CONTAINER
 
 
 def may_request(pod: Pod, rules: Rules) -> bool:
@@ -90,7 +90,7 @@ def problem(pod: Pod, rules: Rules) -> str:
     wish = _own(pod)
     if wish is None:
         return f"is not one of {ALLOWED}"
-    return _unmet(pod, wish, rules) if wish != NOBODY else ""
+    return _unmet(pod, wish, rules) if wish != NO_CONTAINER else ""
 
 
 def _unmet(pod: Pod, wish: Selection, rules: Rules) -> str:

@@ -25,7 +25,7 @@ from collections.abc import Collection, Mapping
 
 from agent.core.request import exclusive
 from agent.core.request.amounts import exclusive_count
-from agent.model.exclusive import NOBODY, parsed
+from agent.model.exclusive import NO_CONTAINER, parsed
 from agent.model.idset import CpuSet
 from agent.model.ledger import CpuBooks, Ledger
 from agent.model.ledgerjson import POOL
@@ -79,7 +79,7 @@ def problem(pod: Pod, rules: Rules) -> str:
     if exclusive.too_long(pod.annotations[MIXED]):
         return f"goes on beyond {longest(MIXED)} characters"
     wish = parsed(pod.annotations[MIXED])
-    if wish is None or wish.auto or wish == NOBODY:
+    if wish is None or wish.auto or wish == NO_CONTAINER:
         return "is no list of names of containers"
     return _barred(pod, rules) or _unmet(pod, wish.names, rules)
 
