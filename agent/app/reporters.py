@@ -1,4 +1,4 @@
-"""Who hears of what the engine does: logs and metrics, the node page, the API, the kubelet's devices."""
+"""Passes what the engine does to each Reporter: logs and metrics, the node page, the API, the kubelet's devices."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Answer = TypeVar("Answer")
 
 
 class Reporters:
-    """A Reporter that tells all of several, in order."""
+    """A Reporter that calls several others, in order."""
 
     def __init__(self, *reporters: Reporter) -> None:
         self._reporters: tuple[Reporter, ...] = reporters
 
     def add(self, reporter: Reporter) -> None:
-        """One more, told from now on."""
+        """Add a Reporter, for all later calls."""
         self._reporters = (*self._reporters, reporter)
 
     def admitted(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:
@@ -58,7 +58,7 @@ class Reporters:
         self._each(lambda reporter: reporter.problem(what, text))
 
     def _each(self, tell: Callable[[Reporter], Answer]) -> list[Answer]:
-        """One that cannot tell keeps neither the others from telling nor the engine from going on."""
+        """Call each Reporter; a fault of one stops neither the next one nor the engine."""
         found = list[Answer]()
         for each in self._reporters:
             with Isolated(lambda _error: LOG.exception("something could not be told")):
@@ -67,7 +67,7 @@ class Reporters:
 
 
 class Measured(EventLog):
-    """Logs and counts, and ends the windows of containers that were pinned.
+    """Logs and counts, and ends the time measurement of containers that were pinned.
 
     Args:
         metrics: where to count.

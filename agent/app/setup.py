@@ -48,10 +48,10 @@ CONFIG = Path("/etc/numalign/config.yaml")
 
 
 class ProblemReporter(Protocol):
-    """Who hears of problems."""
+    """Takes problems."""
 
     def problem(self, what: str, text: str) -> None:
-        """Something is wrong that is no pod's doing."""
+        """Report a problem that no pod has caused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ class Setup:
         node: the managers made of both.
         ignored: what of the configuration file is not needed, one sentence each.
         missed: what of the hardware that the settings name is not there now, one sentence each.
-        whole: the machine when nothing was missed last; None when that was never so.
+        whole: the machine as it was when nothing was missed last; None if that was never so.
         wrong: why other settings are in force than the file has, "" where the file's are.
         doubts: why answers may differ from those of the node's kubelet, one sentence each.
-        kept: what the Node says that the kubelet keeps from pods, as far as it is known.
-        remarks: what the settings come to on this machine and do not say themselves, one sentence each.
+        kept: what the kubelet keeps from pods, by the Node, as far as it is known.
+        remarks: consequences of the settings on this machine, one sentence each.
     """
 
     machine: Machine
@@ -190,7 +190,7 @@ def remember(now: Setup, state: Path) -> None:
 def instead_of(config: Path, last: Settings, error: NumalignError) -> tuple[Settings, str]:
     """What is in force in place of a wrong file, and a sentence that says so.
 
-    The kill switch is obeyed all the same (S3): who turns it on in a hurry may mistype something beside it.
+    The kill switch is obeyed all the same (S3): the edit that turns it on in a hurry may have a mistake beside it.
     """
     if not observe_only_set(config):
         return last, f"the old settings stay: {error}"
@@ -208,7 +208,7 @@ def again(
         config: the configuration file, None for the defaults.
         root: the machine, None for this one.
         before: what was in force until now.
-        told: who hears what is wrong with the settings, and what hardware is missing.
+        told: takes what is wrong with the settings, and what hardware is missing.
         kept: see `read_setup`.
 
     Raises:

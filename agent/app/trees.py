@@ -1,10 +1,10 @@
-"""Which cgroup tree is served, and who makes the cgroups in it: what --cgroup-root names.
+"""Opens the cgroup tree that --cgroup-root names, with the stand-in that makes its cgroups where no kubelet does.
 
-    scratch   a plain folder below the state folder, whose kernel is played; nothing of the machine is touched
+    scratch   a plain folder below the state folder, whose kernel is simulated; nothing of the machine is touched
     auto      a folder of our own on this machine's cpuset hierarchy where we may make one, else scratch
     PATH      that cgroup mount: a kubelet's cgroups where there is one, else a folder of our own
 
-Called by `agent.app.standalone.build`.
+Used by `agent.app.standalone`. `agent.app.places` has the words and folders that other commands need.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class ServedTree:
 
     Attributes:
         cgroups: to observe and to write.
-        standin: who makes its cgroups; None where a kubelet does.
-        where: for people.
+        standin: makes its cgroups; None where a kubelet does.
+        where: its place, for messages.
     """
 
     cgroups: Cgroups
@@ -35,7 +35,7 @@ class ServedTree:
 
     @property
     def real(self) -> bool:
-        """Whether a kernel enforces what is written."""
+        """True if a kernel enforces what is written."""
         return self.standin is None or self.standin.real
 
 

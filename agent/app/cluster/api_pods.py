@@ -1,6 +1,6 @@
-"""A cluster as the source of a node's pods: fed by the API server's watch, telling the API server.
+"""A cluster as the source of a node's pods: reads the API server's watch, reports to the API server.
 
-Threads: kopf's (the watch), the intake's (decides), the publisher's (tells) and the topology's. What of it needs a
+Threads: kopf's (the watch), the intake's (decides), the publisher's (sends) and the topology's. Work that needs a
 clock is a turn of the service's loop.
 """
 
@@ -51,14 +51,14 @@ from agent.observe.metrics import MetricValues
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where the node's agent looks for what the API does not say.
+    """Where the agent of a node looks for what the API does not have.
 
     Attributes:
         node_name: this Node.
         access: the API server.
         host: where the host's file system is seen, for traces of other writers.
         kubelet_dir: the kubelet's folder.
-        host_ip: where the kubelet is asked for its configuration; "" for not at all.
+        host_ip: the address of the kubelet's configuration; "" to not ask for it.
     """
 
     node_name: str
@@ -106,7 +106,7 @@ class ApiPods:
         self._mind_others()
 
     def first(self) -> None:
-        """The watch brings the pods: nothing is waited for, as a write may hang (safety rule S8)."""
+        """Do nothing: the watch brings the pods. No thread waits here, as a write may hang (safety rule S8)."""
 
     def turn(self, *, woken: bool, changed: bool) -> Iterator[Callable[[], None]]:  # noqa: ARG002 - of the protocol
         """See NodeSource."""
@@ -159,7 +159,7 @@ class ApiPods:
             self.kill_switch.turn()
 
     def _leave(self) -> None:
-        """Asked to release the node, or asked no more."""
+        """Follow a request to release the node, or its withdrawal."""
         if self.decommission.turn(self.engine, self.cgroups, self.topology.leave):
             self.kill_switch.turn()
             self._retell()
@@ -172,7 +172,7 @@ class ApiPods:
                 self.engine.soften(known.pod.uid, milder)
 
     def _retell(self) -> None:
-        """The first complete list came: pods of the saved ledger carry what they hold, whoever was killed before."""
+        """Report the pods of the ledger after the first complete list: the agent before may have been killed."""
         state = self.engine.snapshot
 
         def retell(known: TrackedPod) -> None:
@@ -183,7 +183,7 @@ class ApiPods:
         self._each(retell)
 
     def _each(self, work: Callable[[TrackedPod], None]) -> None:
-        """For each pod that is known; one pod's fault is its own."""
+        """Do the work for each known pod; a fault of one pod stays with that pod."""
         for known in self.engine.snapshot.pods.values():
             with Isolated(partial(_untold, known)):
                 work(known)
@@ -199,7 +199,7 @@ class ApiPods:
     # ---- other writers of cpusets: there are never two (safety rule S10)
 
     def _mind_others(self) -> None:
-        """Traces on this node, and at times the kubelet's own word and the API's."""
+        """Look for traces on this node; now and then also ask the kubelet and the API."""
         mind_other_writers(self.engine, self.place.host, self.place.kubelet_dir)
         self._mind_pods()
         if self.place.host_ip and self.questions.due(time.monotonic()):
@@ -214,7 +214,7 @@ class ApiPods:
                 self.engine.switch(observe_only=bool(found), why=found, source=SLICES)
 
     def _mind_pods(self) -> None:
-        """Pods that write cpusets; before the first complete list, those that the start has read count."""
+        """Follow the pods that write cpusets; before the first complete list those of the start count."""
         if self.intake.synced.is_set():
             found = writing_pods(self.pod_reporter.bodies())
             mind_pods(self.engine, found)

@@ -75,7 +75,7 @@ class ClusterOptions:
         state_on_host: the state folder as the host names it, "" where it has the same name.
         own_uid, own_namespace: of our own pod, "" where the agent runs in none.
         host: where the host's file system is seen, for traces of other writers.
-        host_ip: this node's address, where the kubelet is asked for its configuration; "" for not at all.
+        host_ip: this node's address, for the kubelet's configuration; "" to not ask for it.
     """
 
     node_name: str
@@ -101,7 +101,7 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
 
     Args:
         options: what to serve.
-        steps: told between every two effects; tests kill there.
+        steps: called between every two effects; tests kill there.
 
     Raises:
         SettingsError, MalformedError: the input is wrong.
@@ -220,7 +220,7 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
 
 
 def _kubelet(sockets: Sockets, closing: ExitStack) -> PodResources | None:
-    """The client that edges and claims ask; it is closed after their threads."""
+    """Make the podresources client of edges and claims; it is closed after their threads."""
     socket = sockets.podresources_path()
     if not socket:
         return None
@@ -232,7 +232,7 @@ def _kubelet(sockets: Sockets, closing: ExitStack) -> PodResources | None:
 def _cleanup_rule(
     options: ClusterOptions, setup: FollowedSetup, engine: Engine, exemptions: Exemptions
 ) -> CleanupRule | None:
-    """Whose Failed pods are deleted now, None for nobody's: refusals make no storm (safety rule S12)."""
+    """Return which Failed pods are deleted now, None for none: refusals make no storm (safety rule S12)."""
     after = setup.now.settings.refusals.delete_after
     if after is None or not engine.acting:
         return None

@@ -8,7 +8,7 @@
 
 Nothing here runs in an NRI handler (safety.md S9), and nothing is asked while `dra.enabled` is false or no pod has a
 claim. A pod is decided with what is known; what becomes known later is as with devices of plugins
-(`agent.node.device_tracker`). Hears of pods as the intake's `PodListener`, beside the pod reporter.
+(`agent.node.device_tracker`). The intake calls it as a `PodListener`, beside the pod reporter.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Raw = Mapping[str, Any]
 
 
 class Api(Protocol):
-    """What of `agent.kube.client.KubeClient` is used."""
+    """The part of `agent.kube.client.KubeClient` that is used."""
 
     def call(
         self, method: str, path: str, body: object = None, *, query: Sequence[tuple[str, str]] = (),
@@ -67,14 +67,14 @@ class Api(Protocol):
 
 
 class ClaimTaker(Protocol):
-    """What of the engine is used."""
+    """The part of the engine that is used."""
 
     def claims_reported(self, uid: str, claims: Claims) -> None:
         """A pod's devices."""
 
 
 class KubeletClaims(Protocol):
-    """What of `agent.host.podresources.client.PodResources` is used."""
+    """The part of `agent.host.podresources.client.PodResources` that is used."""
 
     def claims(self, namespace: str, name: str) -> Claims | None:
         """What one pod's claims gave it."""
@@ -95,9 +95,9 @@ class ClaimLookup:
     Args:
         api: the API server.
         node_name: this Node's.
-        engine: who is told.
-        machine: now.
-        enabled: whether claims are followed now.
+        engine: gets the devices.
+        machine: returns the machine in force.
+        enabled: returns True while claims are followed.
         attributes: drivers' own names of the NUMA node, now.
         kubelet: podresources, None where there is none.
     """
@@ -131,13 +131,13 @@ class ClaimLookup:
         self._listed, self._tried = float("-inf"), float("-inf")
         self._thread = threading.Thread(target=self._run, name="claims", daemon=True)
         self._why = ""
-        """Why the claims of a pod were not found out last time."""
+        """Return why the last look-up of a pod's claims failed."""
         self._lock, self._serving, self._begun = threading.Lock(), False, False
 
     # ---- PodListener: called on the intake's thread
 
     def pod_seen(self, body: Raw, found: SeenPod) -> None:
-        """A pod was read; one with claims is looked up, once. One that has ended needs nothing more."""
+        """Queue a pod with claims for one look-up; a pod that has ended needs none."""
         if found.ended:
             self.pod_gone(found.pod.uid)
         elif self._enabled():
@@ -157,14 +157,14 @@ class ClaimLookup:
     # ---- the thread
 
     def start(self) -> None:
-        """From now on; the thread begins with the first pod that has a claim."""
+        """Allow the thread, which starts with the first pod that has a claim."""
         with self._lock:
             self._serving = True
         if not self._news.empty():
             self._begin()
 
     def stop(self, within: float = 5.0) -> bool:
-        """End it; whether it ended in time."""
+        """End the thread; return True if it ended in time."""
         with self._lock:
             self._serving, begun = False, self._begun
         if begun:
@@ -194,7 +194,7 @@ class ClaimLookup:
             self.work()
 
     def handle(self, uid: str, asked: _PodWithClaims | None) -> None:
-        """A pod with claims was read, or a pod is gone."""
+        """Take a pod with claims that was read, or a pod that is gone."""
         if asked is None:
             self._asked.pop(uid, None)
         elif self._asked.get(uid) != asked and len(self._asked) < MOST_WAITING:
@@ -202,7 +202,7 @@ class ClaimLookup:
             heapq.heappush(self._due, (self._clock(), uid, 0))
 
     def work(self) -> None:
-        """Do all that is due by now."""
+        """Do the look-ups that are due."""
         now = self._clock()
         while self._due and self._due[0][0] <= now:
             _, uid, attempt = heapq.heappop(self._due)
@@ -216,7 +216,7 @@ class ClaimLookup:
                 heapq.heappush(self._due, (self._clock() + DELAYS[attempt + 1], uid, attempt + 1))
 
     def _look_up(self, uid: str, asked: _PodWithClaims, *, last: bool) -> bool:
-        """One try; whether there is nothing left to find out."""
+        """Try one look-up; return True if all is known."""
         claims = self._claims(asked)
         if claims is None:
             if last:
@@ -235,7 +235,7 @@ class ClaimLookup:
         return True
 
     def _claims(self, asked: _PodWithClaims) -> Claims | None:
-        """What a pod's claims gave it: by the API server, else by the kubelet; None while nobody says."""
+        """Return the pod's claim devices from the API server, else from the kubelet; None if neither knows yet."""
         found: dict[str, tuple[AllocationResult, ...]] = {}
         try:
             for name in sorted({use.claim for use in asked.uses}):
@@ -256,7 +256,7 @@ class ClaimLookup:
         return chosen(asked.uses, found)
 
     def _published(self, devices: Collection[tuple[str, str, str]]) -> Pools | None:
-        """What drivers publish here, as fresh as these devices need it; None where nobody says."""
+        """Return what drivers publish here, as fresh as these devices need it; None if the API does not answer."""
         now = self._clock()
         fresh = self._pools is not None and now - self._listed < SLICES_KEPT
         if fresh and self._pools is not None and self._pools.keys() >= set(devices):
@@ -270,16 +270,16 @@ class ClaimLookup:
         return self._pools
 
     def _stumbled(self, error: Exception) -> None:
-        """One pod's claims could not be taken in: they are asked for again."""
+        """Retry the claims of a pod after a fault."""
         LOG.error("the claims of a pod were not taken in: %s", sentence(error), exc_info=error)
 
 
 class PodListeners:
-    """A PodListener that tells the pod reporter first, then the claims' lookup.
+    """A PodListener that calls the pod reporter first, then the claims' look-up.
 
     Args:
-        first: hears everything.
-        claims: hears of pods that were read, and of those that left.
+        first: gets each call.
+        claims: gets pods that were read, and pods that are gone.
     """
 
     def __init__(self, first: PodListener, claims: ClaimLookup) -> None:

@@ -1,9 +1,9 @@
-"""Leaving a node on request: put everything back, tell nobody anything any more, and say so.
+"""Releases the node on request: restores all cgroups, clears our annotations, stops reporting, then acknowledges.
 
-Asked by an annotation of our own pod (`agent.kube.decommission`), answered by another one. SIGTERM looks the same on
-upgrade and uninstall, and never releases (safety rule S18: upgrades keep every grant, uninstalling keeps none).
-Taking the request back takes everything up again, with the same grants. Owned by `agent.app.cluster.api_pods`: `seen`
-is called on kopf's thread and stops the engine at once; `turn` is the loop's.
+The request is an annotation of our own pod, the answer another one (`agent.kube.decommission`). SIGTERM looks the
+same on upgrade and uninstall, so it never releases (safety rule S18: upgrades keep every grant, uninstalling none).
+When the request is withdrawn, all grants are enforced and reported again. Owned by `agent.app.cluster.api_pods`:
+`seen` is called on kopf's thread and stops the engine at once; `turn` is the loop's.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ class Decommission:
     """One node's part.
 
     Args:
-        own_uid: of our own pod, "" outside of a cluster's pod: nobody can ask then.
+        own_uid: of our own pod, "" outside of a cluster's pod: then no request can come.
         client: for the answer.
-        reporter, publisher: what pods carry of ours is cleared through them.
+        reporter, publisher: they remove our annotations and conditions from pods.
         wake: makes the loop turn.
+        clock: seconds, monotonic.
 
     Attributes:
         asked: the request in force, "" for none: nothing is enforced while there is one.
@@ -64,13 +65,13 @@ class Decommission:
     # ---- the request
 
     def begin(self, pods: Iterable[Pod]) -> None:
-        """At start, before anything is enforced: a request may be older than this process."""
+        """Read the request at start, before anything is enforced: it may be older than this process."""
         for pod in pods:
             if self._uid and pod.uid == self._uid:
                 self.asked, self._spot = pod.annotations.get(RELEASE, ""), (pod.namespace, pod.name)
 
     def seen(self, body: Mapping[str, Any], halt: Callable[[], None]) -> None:
-        """A pod of this node was seen; on kopf's thread. If it is ours and asks, `halt` is called at once."""
+        """Take a pod of this node, on kopf's thread. If it is ours and has a request, `halt` is called at once."""
         metadata = body.get("metadata") or {}
         if not self._uid or metadata.get("uid") != self._uid:
             return
@@ -85,7 +86,7 @@ class Decommission:
     # ---- the loop's part
 
     def turn(self, engine: Engine, cgroups: CgroupTree, topology: Callable[[bool], bool]) -> bool:
-        """Do what is due; whether a request was taken back, and everything is to be taken up again.
+        """Do what is due; return True if a request was withdrawn, so that all is to be enforced again.
 
         Args:
             engine: stopped by the caller while `asked`.
@@ -94,7 +95,7 @@ class Decommission:
 
         Raises:
             HostError: the cgroups cannot be read.
-            KubeError: the answer could not be given; it is tried again.
+            KubeError: the answer could not be written; it is retried.
         """
         asked = self.asked
         if not asked:

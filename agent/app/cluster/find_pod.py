@@ -1,4 +1,4 @@
-"""A pod that the runtime starts before the watch brought it: one GET, as long as the runtime can wait (rule S9)."""
+"""Reads a pod that the runtime starts before the watch brought it: one GET, while the runtime can wait (rule S9)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class PodFinder:
     """Asks on a thread of its own.
 
     Args:
-        client, namespaces: who is asked.
-        engine: whoever runs comes first: before the first list nobody is asked.
-        known: hears of a pod as of one that the watch brings.
-        problem: told where no thread can be had.
+        client, namespaces: for the requests.
+        engine: pods that run are decided first: before the first list there is no request.
+        known: takes a pod that was found, as one that the watch brings.
+        problem: called where no thread can be had.
         mirrors: which pod is the mirror of a static pod.
     """
 
@@ -38,7 +38,7 @@ class PodFinder:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="find")
 
     def __call__(self, namespace: str, name: str, uid: str) -> Pod | None:
-        """The pod; None when nobody knows it in time."""
+        """Return the pod; None without an answer in time."""
         if not self._engine.snapshot.listening:
             return None
         known = self._engine.snapshot.pods.get(uid)
@@ -55,11 +55,11 @@ class PodFinder:
         try:
             return asked.result(FIND_WITHIN)
         except TimeoutError:
-            asked.cancel()  # one that waits for its turn is wanted by nobody any more
+            asked.cancel()  # a request that still waits for its turn is not needed any more
             return None
 
     def _heard(self, body: Mapping[str, Any], found: SeenPod) -> None:
-        """A pod was found: passed on, unless the watch has told its end since it was asked for."""
+        """Pass a pod on, unless the watch has brought its end since the request."""
         if not self._engine.snapshot.over(found.pod.uid):
             self._known(body, found)
 

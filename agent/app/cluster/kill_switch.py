@@ -1,4 +1,4 @@
-"""The kill switch in a cluster (safety rule S3): what the Node, the settings and a request to release say."""
+"""The kill switch in a cluster (safety rule S3): set by the Node, by the settings, or by a request to release."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from agent.observe.logs import LOG
 
 
 class KillSwitch:
-    """Switching off waits for nobody, on whichever thread it is heard of; switching on again is the loop's.
+    """Stops the engine at once, on the thread that brings the reason; the loop starts it again.
 
     Args:
-        engine: stopped by it.
-        setup, node, decommission: who may ask for it.
-        reporters: told once when it is on.
+        engine: is stopped and started.
+        setup, node, decommission: each may be the reason.
+        reporters: get one problem when the switch goes on.
         wake: makes the loop turn.
     """
 
@@ -37,21 +37,21 @@ class KillSwitch:
         self._unknown: tuple[str, ...] = ()
 
     def node_changed(self, body: Mapping[str, Any]) -> None:
-        """The watch told of the Node; on kopf's thread."""
+        """Take the Node from the watch, on kopf's thread."""
         if self._node.hear(body).observe_only:
             self.pull()
         self._wake()
 
     def pod_changed(self, body: Mapping[str, Any]) -> None:
-        """The watch told of a pod, which may be our own and ask to release the node; on kopf's thread."""
+        """Take a pod from the watch, on kopf's thread: our own pod may carry a request to release the node."""
         self._decommission.seen(body, self.pull)
 
     def pull(self) -> None:
-        """Nothing is written from now on."""
+        """Stop the engine: nothing is written from now on."""
         self._engine.halted = True
 
     def turn(self) -> None:
-        """Bring the engine to what they say now."""
+        """Stop or start the engine as the three reasons are now."""
         was, self._engine.halted = self._engine.halted, self._on()
         if self._on():  # heard of since it was asked, and undone by the line above
             self.pull()
@@ -65,7 +65,7 @@ class KillSwitch:
         self._name_unknown()
 
     def _name_unknown(self) -> None:
-        """A misspelt switch does nothing, and that shows only in an emergency: it is reported once."""
+        """Report a misspelt switch once: that it does nothing would show only in an emergency."""
         unknown, self._unknown = self._unknown, self._node.facts.unknown
         if self._unknown and self._unknown != unknown:
             self._reporters.problem("annotation", unknown_sentence(self._unknown))

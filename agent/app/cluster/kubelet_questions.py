@@ -1,7 +1,7 @@
-"""When the kubelet is asked for its configuration (nodes/configz): at the start, now and then, and when it restarted.
+"""When the kubelet is asked for its configuration (nodes/configz): at the start, now and then, and after its restart.
 
-Its policies change only with a restart, and a kubelet that starts makes its podresources socket anew: that is seen
-without asking anybody. Used by `agent.app.cluster.api_pods`.
+Its policies change only with a restart. A kubelet that starts makes a new podresources socket, so that the agent sees
+a restart without a request. Used by `agent.app.cluster.api_pods`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 SELDOM, SOON = 600.0, 20.0
-"""Seconds until it is asked again: as a rule, and while one that has just started does not answer."""
+"""Seconds between two questions: as a rule, and while a kubelet that has just started does not answer."""
 TRIES = 5
-"""Questions that a kubelet that has just started may leave unanswered; it may also be that we must not ask."""
+"""Unanswered questions after a restart before the rule applies: the agent may also lack the right to ask."""
 
 
 class KubeletQuestions:
-    """Says when the next question is due.
+    """Decides when the next question is due.
 
     Args:
         socket: path of the kubelet's podresources socket, "" for none.
@@ -28,7 +28,7 @@ class KubeletQuestions:
         self._at, self._tries = 0.0, TRIES
 
     def due(self, now: float) -> bool:
-        """Whether to ask; `now` is in seconds of a steady clock."""
+        """Return True if a question is due; `now` is in seconds of a steady clock."""
         found = self._identity()
         if found not in (None, self._seen):
             self._seen = found
@@ -37,12 +37,12 @@ class KubeletQuestions:
         return now >= self._at
 
     def record(self, now: float, *, answered: bool) -> None:
-        """It was asked."""
+        """Record a question at `now`, and whether the kubelet answered."""
         self._tries = 0 if answered else max(0, self._tries - 1)
         self._at = now + (SOON if self._tries else SELDOM)
 
     def _identity(self) -> tuple[int, int] | None:
-        """Of the socket; None where there is none."""
+        """Return the socket's identity; None where there is none."""
         path = self._socket()
         if not path:
             return None

@@ -1,4 +1,4 @@
-"""What this Node's object says: as the watch told it last, and as it is kept for a start without the API server."""
+"""This Node's fields: as the watch brought them last, and as they are saved for a start without the API server."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class RememberedNode:
         facts: the Node as it was read at the start; None where it was not.
 
     Attributes:
-        facts: as told last.
-        remembered: as remembered.
+        facts: as the watch brought them last.
+        remembered: as saved.
     """
 
     def __init__(self, state: Path, facts: NodeFacts | None) -> None:
@@ -33,17 +33,17 @@ class RememberedNode:
 
     @property
     def observe_only(self) -> bool:
-        """Whether the Node's annotation stops the agent: the one that was heard last, or, before, the remembered."""
+        """Return True if the Node's annotation stops the agent: as the watch brought it, or as it is saved."""
         return bool(self.remembered.observe_only or self.facts.observe_only)
 
     def hear(self, body: Mapping[str, Any]) -> NodeFacts:
-        """The watch told of the Node."""
+        """Take the Node from the watch."""
         self.facts = node_facts(body)
         self._news = True
         return self.facts
 
     def follow(self) -> bool:
-        """Remember what was heard; whether something was heard since the last time."""
+        """Save what the watch brought; return True if it brought the Node since the last call."""
         if not self._news:
             return False
         self._news = False
@@ -58,7 +58,7 @@ class RememberedNode:
         return True
 
     def keep(self, found: NodeAllocatable) -> None:
-        """Remember this."""
+        """Save these facts."""
         if found != self.remembered:
             self.remembered = found
             try:

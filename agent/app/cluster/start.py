@@ -41,7 +41,7 @@ class Start:
         node: the Node, None when it could not be read.
         pods: the node's pods that have not ended; empty when they could not be read.
         names: container id -> (pod uid, container name).
-        words: what the pods carry of an earlier agent, by uid.
+        words: the grants of an earlier agent that the pods carry, by uid.
         listed: the pods were read.
         writers: sentences on those that write cpusets.
     """
@@ -93,7 +93,7 @@ def _pods(answer: Mapping[str, Any], spaces: Mapping[str, Mapping[str, str]], mi
     names: dict[str, tuple[str, str]] = {}
     words: dict[str, AnnotatedGrant] = {}
     for body in answer.get("items") or ():
-        with Isolated(lambda _error: None):  # told by the intake
+        with Isolated(lambda _error: None):  # the intake logs it
             found = seen(body, spaces.get(_space(body), {}), mirrors)
             if found.pod.uid != found.api_uid:  # the best one has the hash
                 pods = [each for each in pods if each.uid != found.pod.uid]
@@ -124,10 +124,10 @@ def find_pod(
     known: Callable[[Mapping[str, Any], SeenPod], None] = lambda _body, _found: None,
     mirrors: Mirrors | None = None,
 ) -> Pod | None:  # fmt: skip
-    """One pod, None when it is not there, another one of that name, or cannot be read.
+    """Read one pod; None when it does not exist, has another uid, or cannot be read.
 
-    `known` hears of it as of one that the watch brings: it is decided now, and the watch's word changes nothing more.
-    One that has run for longer than a start takes is left to the watch, which has it adopted.
+    `known` takes it as a pod that the watch brings: it is decided now, and the same event of the watch changes
+    nothing more. A pod that has run for longer than a start takes is left to the watch: it is adopted.
     """
     with Isolated(lambda _error: None):
         body = client.pod(namespace, name)

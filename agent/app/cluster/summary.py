@@ -1,4 +1,4 @@
-"""The node's summary as text, for its NodeResourceTopology object: made where it is wanted."""
+"""Makes the node's summary as text, for its NodeResourceTopology object, where the settings ask for it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SummaryText:
         self._generation = 0
 
     def of(self, state: State, enforcing: bool) -> str:  # noqa: FBT001 - what the loop knows
-        """The text for a state; "" where none is wanted, the same as before where nothing changed."""
+        """Return the text for a state; "" where none is wanted, the same text while nothing changed."""
         settings = self._settings()
         if not settings.fleet.publish:
             self._last = None
@@ -70,7 +70,7 @@ class SummaryText:
         return self._text
 
     def _stumbled(self, error: Exception) -> None:
-        """None is published: an old one would be believed. The object's zones are published all the same."""
+        """Publish no summary after a fault, as an old one would be believed; the object's zones are published."""
         self._last, self._text, told = None, "", sentence(error)
         if told != self._told:
             LOG.error("the node's summary is not published: %s", told, exc_info=error)
@@ -78,7 +78,7 @@ class SummaryText:
 
 
 def says_the_same(stored: str, made: str) -> bool:
-    """Whether two texts differ in generation and moments alone: after a restart the one that is stored stays."""
+    """Return True if two texts differ in generation and times alone: after a restart the stored one stays."""
     from agent.forecast.node_summary import decode  # noqa: PLC0415 - as above
 
     try:
@@ -88,6 +88,6 @@ def says_the_same(stored: str, made: str) -> bool:
 
 
 def _content(summary: NodeSummary) -> NodeSummary:
-    """What is compared: moments are told with what changed, and are no change."""
+    """Return what is compared: all but the times, which travel with the next change."""
     waiting = tuple(replace(each, since=0.0) for each in summary.waiting)
     return replace(summary, generation=0, changed=0.0, waiting=waiting)

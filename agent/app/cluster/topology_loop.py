@@ -1,7 +1,7 @@
-"""Keeps this node's NodeResourceTopology object up to date: looks once a second whether something changed.
+"""Keeps this node's NodeResourceTopology object up to date: compares it with the node once a second.
 
-A part of the service of a cluster's node. Reads the engine's snapshot without its lock. At most one publishing a
-second; after a failure it waits longer and longer; a CRD that is not installed and another writer are told once, and
+A part of the service of a cluster's node. Reads the engine's snapshot without its lock. It publishes once a second at
+most, and waits longer after each failure. A CRD that is not installed and another writer are reported once, and
 looked at again now and then.
 """
 
@@ -35,9 +35,9 @@ class TopologyLoop:
         node: the Node's name.
         snapshot: what was decided last.
         node_uid: the Node's uid, "" while it is not known: nothing is published then.
-        enforcing: whether anything is written.
-        summary: the node in short, for decisions elsewhere; "" where none is published.
-        problem: told once of each thing that stands in the way.
+        enforcing: returns True while cgroups are written.
+        summary: the node in short, for forecasts over many nodes; "" where none is published.
+        problem: called once for each reason that keeps the object from being published.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class TopologyLoop:
         self._thread.join(within)
 
     def leave(self, decommission: bool) -> bool:  # noqa: FBT001 - the question itself
-        """Remove the object and publish nothing more (safety.md S18), or publish again; whether that is done."""
+        """Remove the object and stop publishing (safety.md S18), or publish again; return True once that is done."""
         self._leaving = decommission
         self._withdrawn = self._withdrawn and decommission
         return self._withdrawn or not decommission
@@ -81,18 +81,18 @@ class TopologyLoop:
             try:
                 self.step()
                 delay = self._every
-            except Exception as error:  # noqa: BLE001 - of whatever kind: told, and tried again (engine.alone)
+            except Exception as error:  # noqa: BLE001 - of any kind: reported, and tried again
                 self._seen = ()
                 missing = isinstance(error, KubeError) and error.status == NOT_FOUND
                 if not isinstance(error, KubeError):
                     self._tell(f"this node's NodeResourceTopology is not published: {sentence(error)}")
                 if missing:
-                    with Isolated(lambda _error: None):  # away meanwhile: told with the next attempt
+                    with Isolated(lambda _error: None):  # away: the next attempt reports it
                         self._tell(self._publisher.missing())
                 delay = _about(AGAIN) if missing else _about(min(LONGEST, 2 * delay))
 
     def step(self) -> bool:
-        """Publish if something changed; whether something was written. Raises KubeError."""
+        """Publish if something changed; return True if something was written. Raises KubeError."""
         if self._leaving:
             if not self._withdrawn:
                 self._publisher.withdraw(self._node)
@@ -125,7 +125,7 @@ class TopologyLoop:
 
 
 def _about(seconds: float) -> float:
-    """That time, more or less by a quarter."""
+    """Return the time, more or less by a random quarter."""
     return seconds * random.uniform(0.75, 1.25)  # noqa: S311 - jitter, no secret
 
 

@@ -1,4 +1,4 @@
-"""What of single objects is kept: NodeResourceTopology, Node, Pod. Pure; nothing in an object is trusted."""
+"""Reduces single objects to what a fleet needs: NodeResourceTopology, Node, Pod. Pure; nothing in them is trusted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PublishedTopology:
         summary: the annotation; "" for none.
         ours: an agent of numalign wrote the object.
         owner: uid of the Node that it belongs to; "" for unknown.
-        marked: whoever wrote the object last wrote the summary, too.
+        marked: the last writer of the object wrote the summary, too.
     """
 
     summary: str = ""
@@ -116,7 +116,7 @@ def defaults_of(body: Raw) -> dict[str, str]:
 
 
 def fleet_pod(body: Raw) -> FleetPod:
-    """A pod; what cannot be understood of it is said in `problem`."""
+    """Read a pod; what cannot be read of it is named in `problem`."""
     metadata, spec, status = (mapping_of(body.get(part)) for part in ("metadata", "spec", "status"))
     pod, problem = None, ""
     try:
@@ -141,7 +141,7 @@ def fleet_pod(body: Raw) -> FleetPod:
 
 
 def troubled(body: Raw) -> bool:
-    """Whether a pod's own condition says that it is misaligned, or was refused."""
+    """Return True if a pod's own condition reports it misaligned or refused."""
     found = _condition(mapping_of(body.get("status")), CONDITION)
     return found.get("reason") == NOT_ALIGNED or refuses(found.get("status"), found.get("reason"))
 

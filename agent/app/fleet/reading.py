@@ -1,4 +1,4 @@
-"""One pass over the objects of a cluster: the fleet. A bad object costs the others nothing."""
+"""Reads the objects of a cluster in one pass: the fleet. A bad object does not affect any other."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def read_fleet(source: Source, progress: Progress = silent, clock: Callable[[], 
 
     Args:
         source: of the objects.
-        progress: told as they come.
+        progress: called as they come.
         clock: seconds since the epoch.
 
     Raises:
-        NumalignError: nothing can be read; what to do is said.
+        NumalignError: nothing can be read; the text has the remedy.
     """
     found = _Found()
     notes = source.load(
@@ -159,7 +159,7 @@ class _Found:
         pods: list[FleetPod],
         now: float,
     ) -> tuple[Lack | None, str]:
-        """Whether a summary speaks of another time, and how that shows."""
+        """Return how a summary is of another time than the objects, and the reason; (None, "") if it is not."""
         if self.nodes and there is None:
             return Lack.GONE, "its Node object is gone"
         if there and told.owner and there.uid and told.owner != there.uid:

@@ -17,9 +17,9 @@ from agent.kube.topology_crd import PATH as TOPOLOGIES
 
 Body = dict[str, Any]
 Take = Mapping[str, Callable[[Body], None]]
-"""Kind -> what is told of each object of it."""
+"""Kind -> the function that takes each object of it."""
 Progress = Callable[[str, int, int | None], None]
-"""Told as objects come: what they are, how many there are so far, of how many (None: nobody says)."""
+"""Called as objects come: their kind, how many there are so far, of how many (None: unknown)."""
 
 PATHS = {TOPOLOGY: TOPOLOGIES, NODE: "/api/v1/nodes", NAMESPACE: "/api/v1/namespaces", POD: "/api/v1/pods"}
 """In the order in which they are asked for."""
@@ -38,36 +38,36 @@ _LOST = {
 
 
 def silent(_what: str, _done: int, _total: int | None) -> None:
-    """Nobody is told."""
+    """Show no progress."""
 
 
 class Source(Protocol):
     """Gives objects by kind."""
 
     def load(self, take: Take, progress: Progress = silent) -> tuple[str, ...]:
-        """Tell each object of the kinds that are taken; what could not be read, one sentence each.
+        """Pass on each object of the wanted kinds; return what could not be read, one sentence each.
 
         Raises:
             NumalignError: there is nothing to decide by.
         """
 
     def pods_of(self, nodes: Iterable[str], take: Callable[[Body], None], progress: Progress = silent) -> None:
-        """Tell the pods of some nodes that `load` did not tell; raises NumalignError."""
+        """Pass on the pods of some nodes that `load` left out; raises NumalignError."""
 
 
 class ApiSource:
     """The API server.
 
     Args:
-        caller: whose rights count.
-        pods: field selector of the pods that are told; "" for all. Those that did not start yet are few.
+        caller: the client with the rights of the command's user.
+        pods: field selector of the pods that are read; "" for all. Those that did not start yet are few.
     """
 
     def __init__(self, caller: Caller, pods: str = PENDING) -> None:
         self._caller, self._pods = caller, pods
 
     def load(self, take: Take, progress: Progress = silent) -> tuple[str, ...]:
-        """See Source: the right to list topologies is needed; what else may not be listed is left out and said."""
+        """See Source. The right to list topologies is needed; other kinds are left out without theirs, and named."""
         notes = []
         for kind in (each for each in PATHS if each in take):
             selector = {"fieldSelector": self._pods} if kind == POD and self._pods else {}
@@ -141,7 +141,7 @@ class FileSource:
         return tuple(f"the input holds no {WORDS[kind]}; {_LOST[kind]}" for kind in _LOST if not counts[kind])
 
     def pods_of(self, nodes: Iterable[str], take: Callable[[Body], None], progress: Progress = silent) -> None:
-        """See Source: `load` told all."""
+        """See Source: `load` passed all on."""
 
 
 def _bodies(path: str) -> Iterator[Body]:
@@ -181,7 +181,7 @@ def _alone(head: bytes) -> Body | None:
 
 
 def _parsed(item: ListItem) -> Body | None:
-    """An object; of one that is too large, or no JSON, the caller is told nothing."""
+    """Return an object; None for one that is too large, or no JSON."""
     if not item.whole:
         return None
     try:

@@ -1,13 +1,13 @@
-"""`numalign release --cluster`: asks every agent to put its node back, waits for each one's word, names who remains.
+"""`numalign release --cluster`: asks every agent to release its node, waits for the answers, names nodes without one.
 
-Run by the chart's pre-delete hook: uninstalling keeps no grant (safety rule S18). It needs to read one DaemonSet and
-all pods, and to annotate those of one namespace; a pod that comes late (its node was rebooting, or it was replaced)
-is asked as well.
+Run by the chart's pre-delete hook: uninstalling keeps no grant (safety rule S18). It needs the rights to read one
+DaemonSet and all pods, and to annotate those of one namespace. A pod that comes late (its node was rebooting, or it
+was replaced) is asked as well.
 
-A node whose agent never began is not waited for: after a failed first installation there is nothing to release, and
-nobody to answer. That no container of its pod started proves little, as the pod may be a new one. But every agent
-writes to the pods of its node, so a node where no pod carries such a word was never touched. A node in doubt is
-waited for, and named.
+A node whose agent never started is not waited for: after a failed first installation there is nothing to release, and
+no agent to answer. That no container of its pod started proves little, as the pod may be a new one. But every agent
+writes to the pods of its node, so a node where no pod carries a report was never touched. A node in doubt is waited
+for, and named.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from agent.kube.decommission import (
 EVERY = 1.0
 """Seconds between looks."""
 SETTLED = 10.0
-"""Seconds without a start of an agent, after which it is asked whether there ever was one; and between questions."""
+"""Seconds without a start of an agent before the pods are read for traces of one; and between two such reads."""
 UNTOUCHED = "no container of an agent started there, and no pod carries a word of one: nothing to release"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeProgress:
-    """What is known of one node at the end.
+    """The outcome on one node.
 
     Attributes:
         node: its name; "" where a node has no agent that could be named.
         answer: None where none came.
-        why: what stands in the way of an answer.
-        untouched: no agent ever began there.
+        why: the reason why there is no answer.
+        untouched: no agent ever started there.
     """
 
     node: str
@@ -57,20 +57,20 @@ class NodeProgress:
 
     @property
     def released(self) -> bool:
-        """Nobody is confined there, or nobody is any more."""
+        """No container is confined there, or none is any more."""
         return self.untouched or (self.answer is not None and self.answer.clean)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseCoordinator:
-    """Whom to ask.
+    """The question to all agents of a DaemonSet.
 
     Attributes:
         client: the API.
         namespace, daemonset: of the agents.
-        request: tells this request from earlier ones.
-        within: seconds to wait for all of them.
-        tell: told of each node's word as it comes, and of the API's refusals.
+        request: the name of this request, other than that of earlier ones.
+        within: seconds to wait for all answers.
+        tell: called with each node's outcome as it comes, and with the API's refusals.
         clock, sleep: seconds.
     """
 
@@ -84,7 +84,7 @@ class ReleaseCoordinator:
     sleep: Callable[[float], None] = time.sleep
 
     def all(self) -> tuple[NodeProgress, ...]:
-        """Ask, wait and gather: one word per node, by name; nodes without an agent come last."""
+        """Ask, wait and gather: one outcome per node, by name; nodes without an agent come last."""
         until, words = self.clock() + self.within, dict[str, NodeProgress]()
         agents: Agents | None = None
         ask_at = self.clock() + SETTLED
@@ -106,13 +106,13 @@ class ReleaseCoordinator:
         return self._gathered(agents, words)
 
     def _only_unbegun(self, agents: Agents, words: Mapping[str, NodeProgress]) -> bool:
-        """Whether all who do not answer are agents that have not begun, and nodes without any."""
+        """Return True if all nodes without an answer have an agent that has not started, or no agent."""
         silent = {node for node, word in words.items() if word.answer is None and not word.untouched}
         begun = {_node_of(pod) for pod in agents.pods if not never_began(pod)}
         return not silent & begun
 
     def _excuse(self, agents: Agents, words: dict[str, NodeProgress]) -> None:
-        """Do not wait for nodes that no agent ever touched; those that one did, and that have none, get a name."""
+        """Stop waiting for nodes that no agent ever touched; name the touched nodes that have no agent now."""
         told = nodes_with_reports(self.client)
         silent = [node for node, word in words.items() if word.answer is None and not word.untouched]
         for node in silent:
@@ -158,7 +158,7 @@ class ReleaseCoordinator:
 
 
 def _node_of(pod: Mapping[str, Any]) -> str:
-    """Where a pod of a DaemonSet is, or is to be: until it is scheduled, its affinity has the one node."""
+    """Return the node of a DaemonSet's pod: until it is scheduled, its affinity names the one node."""
     spec = pod.get("spec") or {}
     with contextlib.suppress(KeyError, IndexError, TypeError):  # no node yet: the next one looks
         return str(spec["nodeName"])
@@ -170,7 +170,7 @@ def _node_of(pod: Mapping[str, Any]) -> str:
 
 
 def sentence(answer: ReleaseAnswer) -> str:
-    """What a node did, for people."""
+    """Return a sentence on what a node did."""
     rest = f"; {answer.named} cgroups have everything and name it" if answer.named else ""
     rest += f"; {answer.untold} pods still carry annotations" if answer.untold else ""
     if answer.clean:
@@ -180,7 +180,7 @@ def sentence(answer: ReleaseAnswer) -> str:
 
 
 def _why(pod: Mapping[str, Any]) -> str:
-    """What a pod that does not answer looks like."""
+    """Return a sentence on the state of a pod that does not answer."""
     name, status = pod["metadata"]["name"], pod.get("status") or {}
     if "deletionTimestamp" in pod["metadata"]:
         return f"its pod {name} is being deleted"

@@ -19,7 +19,7 @@ from agent.node.migrate import migrate
 
 
 def saved_in(store: Checkpoint) -> Saved:
-    """What its agent saved last.
+    """Read what the folder's agent saved last.
 
     Raises:
         HostError: it cannot be read, or there is none.
@@ -70,10 +70,10 @@ def as_it_was(saved: Saved | None, found: setup.Setup) -> setup.Setup:
 
 
 def setup_of(state: Path, config: Path | None, root: str | None) -> setup.Setup:
-    """Settings and machine as the agent has them whose folder this is: with what the Node told it last.
+    """Read settings and machine as the folder's agent has them: with the Node's values that it saved last.
 
     Args:
-        state: the agent's --state-dir; need not be there.
+        state: the agent's --state-dir; need not exist.
         config: its configuration file; None for that of the agent's own pod if this is one, else for the defaults.
         root: its machine, None for this one.
 

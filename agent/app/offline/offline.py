@@ -1,6 +1,6 @@
-"""What an agent left behind: its saved ledger, its cgroup tree, and who is who. For `verify` and `release`.
+"""Opens what an agent left behind: its saved ledger, its cgroup tree, its containers' names. For `verify`, `release`.
 
-Nothing is made or written by opening it. The tree is looked for where an agent with this state folder would have it:
+Opening makes and writes nothing. The tree is looked for where an agent with this state folder would have it:
 
     scratch   the scratch tree in the state folder
     auto      that one if it is there, else the folder of our own on this machine's hierarchy, else the kubelet's
@@ -63,7 +63,7 @@ class Leftovers:
         real: a kernel enforces it, and processes live there.
         names: container id -> (pod uid, container name).
         observed: the tree now.
-        notes: sentences on what is not as one would think.
+        notes: sentences on what may surprise the reader.
     """
 
     setup: setup.Setup
@@ -81,7 +81,7 @@ class Leftovers:
         return self.saved.ledger if self.saved else self.setup.node.start()
 
     def report(self, *, threads: bool = True) -> VerifyReport:
-        """The kernel against the ledger; reads placement of memory and, on a real kernel, threads' affinities."""
+        """Compare kernel and ledger: cpusets, placement of memory and, on a real kernel, threads' affinities."""
         node = self.setup.node
         enforcer = Enforcer(self.cgroups, lambda _step: None)
         enforcer.names = dict(self.names)
@@ -146,7 +146,7 @@ def open_leftovers(where: Locations, *, needs_ledger: bool) -> Leftovers:
 
 
 def _must_be_there(cgroups: Cgroups, where: Locations) -> None:
-    """Nothing to look at is no good news: who asks in the wrong place must not hear that nobody is confined."""
+    """Raise HostError where there is no tree: a command in the wrong place must not report that all is released."""
     if cgroups.kubepods:
         return
     below = cgroups.mounts.cpuset

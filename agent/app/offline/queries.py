@@ -32,15 +32,15 @@ from agent.node.device_tracker import DeviceTracker, reported_before
 
 @dataclass(frozen=True, slots=True)
 class OfflineQueries:
-    """Whom to ask.
+    """A node to ask about.
 
     Attributes:
         setup: settings and machine.
         node: the managers, with the kubelet's devices as far as the ledger knows them.
-        ledger: who holds what.
+        ledger: the grants.
         outside: pods that were refused or are left alone, by uid; some of those refused are gone.
-        lacking: for whom the kernel does not have what he holds, by uid, as the agent found it last.
-        notes: what one should know of the answers; sentences.
+        lacking: grants that are not in force in the kernel, by the pod's uid, as the agent found them last.
+        notes: sentences on the limits of the answers.
     """
 
     setup: setup.Setup
@@ -61,7 +61,7 @@ class OfflineQueries:
         pods = self.pods()
         found = [pod for uid, pod in pods.items() if name in (uid, pod.key, pod.name)]
         there = [pod for pod in found if not self.gone(pod)]
-        if found and len({pod.key for pod in found}) == 1 and len(there) <= 1:  # created anew under the same name
+        if found and len({pod.key for pod in found}) == 1 and len(there) <= 1:  # created again under the same name
             return there[0] if there else max(found, key=lambda pod: pod.created)
         found = there or found
         if len(found) == 1:
@@ -76,11 +76,11 @@ class OfflineQueries:
         raise SettingsError("POD", f'"{name[:80]}" names several pods; give namespace/name or uid: {several}')
 
     def unfollowed(self, pod: Pod) -> bool:
-        """Whether an annotation of the pod, or of its namespace, cannot be followed as it is written."""
+        """Return True if an annotation of the pod, or of its namespace, cannot be followed as it is written."""
         return bool(checked_settings(self.node, pod).problems)
 
     def gone(self, pod: Pod) -> bool:
-        """Whether it was refused, and has ended since."""
+        """Return True if the pod was refused, and has ended since."""
         return pod.uid in self.outside and self.outside[pod.uid].gone
 
     def explain(
@@ -100,7 +100,7 @@ class OfflineQueries:
         return replace(found, notes=(said, *found.notes)) if said else found
 
     def exempt(self, pod: Pod) -> str:
-        """As the agent would decide, but for its own namespace, which it alone knows."""
+        """Return why a pod is exempt, as the agent decides it; its own namespace is known to the agent alone."""
         record = self.ledger.pods.get(pod.uid)
         if record is not None and record.affinity:
             return ""

@@ -29,25 +29,25 @@ class Values:
     """What is made of a `PageInput`; with a `look` it is an `agent.observe.page.current.PageSource`."""
 
     def node(self, seen: PageInput) -> dict[str, Any]:
-        """See Source."""
+        """See PageSource."""
         from agent.app.page.values import node_value  # noqa: PLC0415 - the agent starts without what only readers need
 
         return node_value(seen)
 
     def pods(self, seen: PageInput) -> list[dict[str, Any]]:
-        """See Source."""
+        """See PageSource."""
         from agent.app.page.values import pods_value  # noqa: PLC0415 - as above
 
         return pods_value(seen)
 
     def explanation(self, seen: PageInput, uid: str) -> dict[str, Any] | None:
-        """See Source."""
+        """See PageSource."""
         from agent.app.page.values import explanation_value  # noqa: PLC0415 - as above
 
         return explanation_value(seen, uid)
 
     def picture(self, seen: PageInput, *, full: bool, bare: bool) -> str:
-        """See Source."""
+        """See PageSource."""
         from agent.observe.drawing import draw  # noqa: PLC0415 - as above
 
         node = seen.snapshot.node
@@ -60,7 +60,7 @@ class EngineSource(Values):
 
     Attributes:
         name: of the node.
-        engine, cgroups, health, recent: who knows.
+        engine, cgroups, health, recent: what is looked at.
         wrong: manifests of the served folder that are not served, and why.
     """
 
@@ -72,7 +72,7 @@ class EngineSource(Values):
     wrong: Callable[[], Sequence[object]] = tuple
 
     def look(self) -> PageInput:
-        """See Source."""
+        """See PageSource."""
         from agent.app.page.values import PageInput  # noqa: PLC0415 - as above
 
         engine = self.engine
@@ -120,7 +120,7 @@ class NodePage:
         return cls(EngineSource(name=name, engine=engine, cgroups=cgroups, health=health, recent=recent, wrong=wrong))
 
     def follow(self, settings: Page) -> None:
-        """Serve as these settings say. Called again and again: a port that was taken is tried anew, and told once."""
+        """Serve as these settings say. Called again and again: a port that was taken is retried, reported once."""
         if settings == self._settings and (self._server is not None or not settings.enabled):
             return
         again = settings == self._settings

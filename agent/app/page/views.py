@@ -66,7 +66,7 @@ class NodeView:
 
     Attributes:
         rows: containers, pods in order of admission.
-        shared: the pool of all who hold no CPUs of their own.
+        shared: the pool of all pods without CPUs of their own.
         nodes: NUMA nodes; empty when the machine is not known.
         refused: uid -> why, of pods that do not run at all.
     """
@@ -83,7 +83,7 @@ def view_of(
     """The view of a ledger.
 
     Args:
-        ledger: who holds what.
+        ledger: the grants.
         node: the machine and its managers, None when it is not known: then no NUMA node is.
         known: what the engine remembers, for pods that hold nothing and why.
         words: the kernel's, by container.
@@ -131,7 +131,7 @@ def notes_of(
 
     Args:
         known: what the engine remembers.
-        ledger: who holds what.
+        ledger: the grants.
         node: the managers.
         claimants: uids of pods with DRA claims that are not followed.
     """

@@ -4,8 +4,8 @@
     begin             the engine with its recovered ledger
     followed_setup    settings and machine in force; machine_watch: changes of this machine
     edges             NRI and podresources, where their sockets are; node_events: new cgroup folders
-    other_writers     who else writes cpusets; gauges: what the metrics show
-    file_switch       the kill switch in the configuration file
+    other_writers     finds other writers of cpusets; file_switch: the kill switch in the configuration file
+    gauges            the values of the metrics; affinities: containers that were started on a part of their CPUs
 
 Modules are imported by their own names.
 """

@@ -1,7 +1,7 @@
-"""Which containers with CPUs of their own were started on a part of them: told in their pods' condition.
+"""Finds containers with CPUs of their own that were started on a part of them, for their pods' condition.
 
-Called by the loop on the clock. Nothing is repaired (safety rule S15): `CPUAffinity=` of the runtime's unit cannot be
-told from an application that was started with taskset.
+Called by the loop on the clock. Nothing is repaired (safety rule S15): `CPUAffinity=` of the runtime's unit looks the
+same as an application that was started with taskset.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Affinities:
         self._notes: Mapping[str, str] = {}
 
     def note(self, uid: str) -> str:
-        """What is to be said of a pod's containers; "" for nothing."""
+        """Return the sentence on a pod's containers; "" for none."""
         return self._notes.get(uid, "")
 
     def look(self, engine: Engine) -> None:
-        """Read the threads of containers with CPUs of their own, and tell pods of which something else is to be said.
+        """Read the threads of containers with CPUs of their own, and report pods whose sentence changed.
 
         Raises HostError.
         """

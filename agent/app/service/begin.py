@@ -33,7 +33,7 @@ class StartFacts:
     Attributes:
         pods: those that are not left alone.
         names: container id -> (pod uid, container name).
-        words: what the pods carry of an earlier agent, by uid.
+        words: the grants of an earlier agent that the pods carry, by uid.
     """
 
     pods: Sequence[Pod] = ()
@@ -43,12 +43,12 @@ class StartFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Begun:
-    """An engine that has told nobody anything yet.
+    """An engine that has reported nothing yet.
 
     Attributes:
         recovered: what its grants were made of.
         quarantined: why the checkpoint was put aside, "" when it was not.
-        standing: who started while no agent ran and may run on CPUs of others, one sentence each.
+        standing: containers that started while no agent ran, and may run on CPUs of other pods; one sentence each.
         ran: uids of the pods that had containers.
     """
 
@@ -60,7 +60,7 @@ class Begun:
     ran: frozenset[str]
 
     def tell(self) -> None:
-        """Tell what the start found, and save what the engine began with; no cgroup is written."""
+        """Report what the start found, and save the engine's first state; no cgroup is written."""
         if self.quarantined:
             self.reporters.problem("checkpoint", self.quarantined)
         for text in self.recovered.untold:
@@ -84,11 +84,11 @@ def begin(
         config: the configuration file, for its kill switch.
         store: locked.
         cgroups: the tree.
-        reporters: whoever is in it when `tell` is called is told.
+        reporters: gets the findings when `tell` is called.
         metrics: saves are counted.
-        memory: what NUMA nodes could still give; None where nobody can say.
+        memory: what NUMA nodes could still give; None where that cannot be read.
         exempt: which pods are left alone.
-        steps: told between every two effects.
+        steps: called between every two effects.
 
     Raises:
         HostError: the cgroups or the checkpoint cannot be read.

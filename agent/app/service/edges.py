@@ -3,10 +3,10 @@
     podresources   which devices the kubelet gave (`agent.host.podresources.lookup`); nothing is asked of us
     NRI            containers pinned and refused before they start (`agent.host.nri`)
 
-The engine is made first, since both need it; it tells `Reporters`, to which the edges are added. Order of starting:
-devices first, then NRI, so that the first pods are decided with their devices. Order of stopping: NRI first, since an
-answer from a node that is going down helps nobody (the runtime goes on without us, and cgroups stay as they are);
-then what it told is carried out; then the rest.
+The engine is made first, since both need it; it reports to `Reporters`, to which the edges are added. Order of
+starting: devices first, then NRI, so that the first pods are decided with their devices. Order of stopping: NRI
+first, since the runtime needs no answer from a node that is going down (it goes on without us, and cgroups stay as
+they are); then the requests that it sent are carried out; then the rest.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from agent.settings.model import NriSettings
 
 AUTO, OFF = "auto", "off"
 CONNECTED_WITHIN = 10.0
-"""Seconds after which a runtime that has not synchronized us counts as one that does not speak NRI."""
+"""Seconds after which a runtime that has not synchronized us counts as one without NRI."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +74,9 @@ class DeviceHints:
     """Devices handed out by numalign that a container cannot use through a file, and why (safety rule S22).
 
     Args:
-        engine: who decides.
+        engine: decides on the pods.
         files: the machine, for device files.
-        plugin: the part that is taken in the runtime's requests now; `NodeEdges` says it.
+        plugin: the plugin that answers the runtime's requests now; `NodeEdges` sets it.
     """
 
     def __init__(self, engine: Engine, files: HostFiles | None = None) -> None:
@@ -101,7 +101,7 @@ class DeviceHints:
         return DeviceFiles(self._files).of(address)
 
     def _silent(self, plugin: Plugin) -> bool:
-        """Whether the runtime does not take part: not while it is only being connected to, as after every start."""
+        """Return True if the runtime does not take part; False while it is being connected to, as after a start."""
         return time.monotonic() - self._since > CONNECTED_WITHIN and not plugin.connected
 
     def _self_handed(self, uid: str, container: str) -> list[str]:
@@ -116,19 +116,19 @@ class NodeEdges:
     """Both edges, as far as they are there.
 
     Attributes:
-        engine: who decides.
+        engine: decides on the pods.
         reporters: the engine's reporter.
         sockets: see Sockets.
-        hints: told whether the runtime takes part.
+        hints: learns whether the runtime takes part.
         enforcement: now; how grants reach the kernel.
-        find: (namespace, name, uid) of a pod that the runtime starts before it was seen -> the pod, None when nobody
-            knows; answers within some 50 ms.
+        find: (namespace, name, uid) of a pod that the runtime starts before it was seen -> the pod, None where it is
+            not found; answers within some 50 ms.
         name_of: a pod's name as the kubelet has it.
         agreed: the settings of what is agreed with the runtime, now.
-        count: told what became of each request of the runtime (`agent.host.nri.driver`).
-        timed: told of each request: method, outcome, seconds.
+        count: called with the outcome of each request of the runtime (`agent.host.nri.driver`).
+        timed: called for each request: method, outcome, seconds.
         files: what tells mixed containers which CPUs are theirs.
-        podresources: the client of the kubelet, where somebody else asks it, too, and closes it; else one is made.
+        podresources: the client of the kubelet, where another part shares it and closes it; else one is made.
         identity: how we register with the runtime.
     """
 
@@ -234,7 +234,7 @@ class NodeEdges:
         return self.driver.sandboxes if self.driver is not None else ()
 
     def enforcing(self) -> bool:
-        """Whether the runtime is told anything: no switch (safety rule S3), no other writer (S10) stops us."""
+        """Return True if grants may go through the runtime: the settings, the switch (S3) and rule S10 allow it."""
         if self.enforcement() in (Enforcement.DRY_RUN, Enforcement.CGROUP):
             return False
         return self.engine.acting

@@ -1,4 +1,4 @@
-"""The kill switch in the configuration file, asked before every write: a plan that is being written waits for nobody.
+"""The kill switch in the configuration file, read before every write, so that it also stops a plan in the middle.
 
 The service follows its settings between two pieces of work. A piece may be a plan of hundreds of writes, or one that
 hangs in the kernel; the switch stops it where it is (safety rule S3: nothing is written from now on).
@@ -13,7 +13,7 @@ from agent.host.settings_file import observe_only_set
 
 
 class FileSwitch:
-    """Whether the file says observeOnly: true; it is read again when it changed, which one stat(2) tells.
+    """True while the file has observeOnly: true; it is read again when one stat(2) shows a change.
 
     Args:
         config: the configuration file, None where there is none.
@@ -24,7 +24,7 @@ class FileSwitch:
         self._seen: tuple[object, bool] = (config_print(config), False)  # as read at the start: the settings say it
 
     def __call__(self) -> bool:
-        """Called from whichever thread writes; takes no lock."""
+        """Return True if the file switches writes off; called on the thread that writes, takes no lock."""
         print_, asks = self._seen
         now = config_print(self._config)
         if now != print_:

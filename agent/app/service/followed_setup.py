@@ -1,6 +1,6 @@
 """Settings and machine as they are in force: read at the start, and again when the file, the machine or the Node did.
 
-Wrong settings are told once, and the old ones stay (`agent.app.setup`).
+Wrong settings are reported once, and the old ones stay (`agent.app.setup`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class FollowedSetup:
         root: the machine, None for this one.
         state: the state folder, where settings in force are kept; None where nothing is kept of them.
         hotplug: counts reasons to read the machine again.
-        allocatable: what the Node says that the kubelet keeps from pods; None where there is no Node.
+        allocatable: what the kubelet keeps from pods, by the Node; None where there is no Node.
 
     Attributes:
         now: in force.

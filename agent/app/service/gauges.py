@@ -27,7 +27,7 @@ _WORDS |= dict.fromkeys((PodState.OVERRULED, PodState.WAITING, PodState.REFUSED)
 
 
 def shown(engine: Engine, memory: NodeMemory | None) -> dict[str, Samples]:
-    """The gauges that follow from what was decided, and from the kernel's word on free memory."""
+    """Return the gauges that follow from the decisions and from the kernel's free memory."""
     snapshot = engine.snapshot
     ledger, node = snapshot.shown, snapshot.node
     found = [stand for uid in snapshot.pods if (stand := standing_of(snapshot, uid))]

@@ -37,7 +37,7 @@ class MachineWatch:
     Args:
         root: the machine that is served; only None, this one, is watched.
         wake: called on the thread after each new reason.
-        problem: told once when no events can be had; looking now and then goes on.
+        problem: called once when there are no events; the looks now and then go on.
         listen: opens the source of events.
         again: see AGAIN.
 
@@ -114,7 +114,7 @@ class MachineWatch:
 
 
 def second_opinion(machine: Machine, root: str | None) -> tuple[str, ...]:
-    """What libudev and psutil see differently on this machine, one sentence each; told, never acted on.
+    """Return what libudev and psutil see differently on this machine, one sentence each; reported, never acted on.
 
     Args:
         machine: as it was read.

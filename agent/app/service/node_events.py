@@ -1,7 +1,7 @@
 """New cgroup folders as they appear, and sets that other programs write.
 
-`wake` is called when there is work to do; `take` and `rewritten` say whether there was such a change since the last
-time, and then the engine reconciles. The time from a folder to its set is measured on the way
+`wake` is called when there is work to do; `take` and `rewritten` return True after such a change since the last call,
+and then the engine reconciles. The time from a folder to its set is measured on the way
 (`agent.observe.windows`).
 """
 
@@ -29,7 +29,7 @@ class NodeEvents:
 
     Args:
         cgroups: the tree.
-        open_windows: told of containers that appear; the engine's reporter closes them.
+        open_windows: notes containers that appear; the engine's reporter closes them.
         metrics: problems are counted.
         wake: called on the watcher's thread after every change.
     """
@@ -53,13 +53,13 @@ class NodeEvents:
         self._watcher.close()
 
     def take(self) -> bool:
-        """Whether cgroups came or went since the last time that this was asked."""
+        """Return True if cgroups came or went since the last call."""
         changed = self._changed.is_set()
         self._changed.clear()
         return changed
 
     def rewritten(self) -> bool:
-        """Whether another program wrote a set since the last time that this was asked."""
+        """Return True if another program wrote a set since the last call."""
         written = self._rewritten.is_set()
         self._rewritten.clear()
         return written

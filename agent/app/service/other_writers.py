@@ -1,4 +1,4 @@
-"""Whoever else writes cpusets on this node: while there is one, the engine observes only (safety rule S10)."""
+"""Finds other writers of cpusets on this node: while there is one, the engine observes only (safety rule S10)."""
 
 from __future__ import annotations
 
@@ -12,47 +12,44 @@ from agent.host.writers import look
 MOST_NAMED = 3
 """Pods that a sentence names."""
 SOURCE, CONFIGZ, PODS, SLICES = "files", "configz", "pods", "slices"
-"""Whose word stops and resumes the engine here (`Engine.switch`)."""
+"""The sources that stop and resume the engine here (`Engine.switch`)."""
 SOURCES = (SOURCE, CONFIGZ, PODS, SLICES, "flapping")
-"""All of them; the last is the engine's own: sets that change back and forth."""
+"""All sources; the last is the engine's own: sets that change back and forth."""
 
 
 def mind_other_writers(engine: Engine, root: Path, kubelet: Path) -> None:
-    """Look for whoever else writes cpusets here; while there is one, the engine observes only (safety.md S10).
+    """Look for other writers of cpusets on this node; while there is one, observe only (safety.md S10).
 
     Args:
         engine: the engine.
         root: where the host's file system is seen.
         kubelet: the kubelet's folder, --root-dir.
-
     """
     found = look(root, kubelet)
     engine.switch(observe_only=bool(found), why="; ".join(found), source=SOURCE)
 
 
 def mind_kubelet(engine: Engine, configuration: Mapping[str, object]) -> None:
-    """The kubelet told its configuration (nodes/configz, S19): with a static policy, observe only.
+    """Follow the kubelet's configuration (nodes/configz, S19): with a static policy, observe only.
 
     Args:
         engine: the engine.
         configuration: {"kubeletconfig": {...}}, or a KubeletConfiguration.
-
     """
     why = kubelet_writes(configuration)
     engine.switch(observe_only=bool(why), why=why, source=CONFIGZ)
 
 
 def writing_pods(bodies: Iterable[object]) -> tuple[str, ...]:
-    """Sentences on the pods of this node that write cpusets."""
+    """Return a sentence for each pod of this node that writes cpusets."""
     return tuple(sorted({found for body in bodies if (found := pod_writes(body))}))
 
 
 def mind_pods(engine: Engine, found: tuple[str, ...]) -> None:
-    """What runs on this node, as the API tells it: while a pod writes cpusets, observe only (safety.md S10).
+    """Follow the pods of this node: while one of them writes cpusets, observe only (safety.md S10).
 
     Args:
         engine: the engine.
         found: of `writing_pods`.
-
     """
     engine.switch(observe_only=bool(found), why="; ".join(found[:MOST_NAMED]), source=PODS)

@@ -47,7 +47,7 @@ READINESS = {
     "pods": "a complete list of pods has been decided on",
     "names": "the API server or the runtime has named all containers",
 }
-"""What `State.missing` may name -> the sentence when it is missing no more."""
+"""What `State.missing` may name -> the sentence once it is there."""
 
 
 class Part(Protocol):
@@ -61,7 +61,7 @@ class Part(Protocol):
 
 
 class NodeSource(Protocol):
-    """Where a node's pods come from, and who hears of them. Called by the loop, but for `values`.
+    """Where a node's pods come from, and where reports of them go. The loop calls it, but for `values`.
 
     Attributes:
         at_once: the first reconciliation by the clock comes at once: `first` brought no cgroup about.
@@ -70,31 +70,36 @@ class NodeSource(Protocol):
     at_once: ClassVar[bool]
 
     def begin(self) -> None:
-        """Before the first part starts; nothing here waits for the kernel or for a network that is away."""
+        """Prepare; called once, before the first part starts. Must not hang on the kernel or on the network."""
 
     def first(self) -> None:
-        """After all parts started, before the node counts as started."""
+        """Do the first work; called once, after all parts started and before the node counts as started."""
 
     def turn(self, *, woken: bool, changed: bool) -> Iterable[Callable[[], None]]:
-        """What is due now, piece by piece; `changed`: cgroups came or went."""
+        """Yield the pieces of work that are due; called about once a second and after each `wake`.
+
+        Args:
+            woken: something called `wake` since the last turn.
+            changed: cgroups came or went.
+        """
 
     def configured(self) -> None:
-        """Other settings or another machine are in force; the engine does not follow them yet."""
+        """Follow other settings or another machine; called before the engine follows them."""
 
     def followed(self, *, lost: bool) -> None:
-        """The engine follows them; `lost`: not every grant could be carried over."""
+        """Finish that; called after the engine has followed. `lost`: some grant could not be carried over."""
 
     def on_the_clock(self) -> None:
-        """With each reconciliation by the clock."""
+        """Do slow checks; called with each reconciliation by the clock."""
 
     def ended(self) -> None:
-        """All parts have stopped."""
+        """Finish; called once, after all parts have stopped. A released node removes its files then."""
 
     def unready(self) -> str:
-        """What of the source keeps the node from being ready; "" for nothing."""
+        """Return why the source keeps the node from being ready; "" for no reason. Called often, returns at once."""
 
     def values(self) -> MetricValues:
-        """The gauges that only the source knows; on the thread of a scrape."""
+        """Return the gauges that the source alone knows; called on the thread of a scrape."""
 
 
 Source = TypeVar("Source", bound=NodeSource)
@@ -107,7 +112,7 @@ class Pulse:
         self._woken, self._ended = threading.Event(), threading.Event()
 
     def ended(self) -> bool:
-        """Whether the loop is to end."""
+        """Return True once the loop is to end."""
         return self._ended.is_set()
 
     def wake(self) -> None:
@@ -120,7 +125,7 @@ class Pulse:
         self._woken.set()
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until there is work, at most so long; whether somebody woke it."""
+        """Sleep until there is work, for `seconds` at most; return True if there is."""
         woken = self._woken.wait(seconds)
         self._woken.clear()
         return woken
@@ -133,12 +138,12 @@ class NodeParts:
     Attributes:
         setup: settings and machine as they are in force.
         edges, events: None where no kubelet makes the cgroups.
-        memory: what NUMA nodes could still give; None where nobody can say.
-        unplaced: keeps who is refused, waits or is left alone, for `numalign explain`.
-        cpu_files: what tells mixed containers which CPUs are theirs.
+        memory: what NUMA nodes could still give; None where that cannot be read.
+        unplaced: keeps refused, waiting and exempt pods, for `numalign explain`.
+        cpu_files: the files by which mixed containers know their own CPUs.
         metrics_address: where metrics and health are served, "" for nowhere.
-        affinities: which containers were started on a part of their CPUs; None where no pod can be told.
-        threads: in the order of starting; stopped in the reverse one: no new pods, then the last ones are told.
+        affinities: which containers were started on a part of their CPUs; None where pods carry no condition.
+        threads: in the order of starting; stopped in the reverse one: no new pods, then the last ones are reported.
     """
 
     pulse: Pulse
@@ -263,7 +268,7 @@ class NodeService(Generic[Source]):
             if self.pulse.ended():
                 return
             events = self.parts.events
-            if events is not None and events.rewritten():  # first: processes may stand on another pod's CPUs
+            if events is not None and events.rewritten():  # first: processes may run on another pod's CPUs
                 self._turn(lambda: self._reconcile(again=False))
             changed = events is not None and events.take()
             self._turn(self._follow)
@@ -279,7 +284,7 @@ class NodeService(Generic[Source]):
     # ---- pieces of work
 
     def _turn(self, work: Callable[[], None]) -> None:
-        """One piece of work; a fault is told, and tried again with the next turn."""
+        """Do one piece of work; a fault is reported, and the next turn tries again."""
         with Isolated(self._stumbled):
             work()
         with Isolated(self._stumbled):
@@ -304,7 +309,7 @@ class NodeService(Generic[Source]):
             self.parts.affinities.look(self.engine)
 
     def _follow(self) -> None:
-        """The settings, the machine or the Node's allocatable changed."""
+        """Follow a change of the settings, the machine or the Node's allocatable."""
         before = self.setup.follow(self.parts.reporters)
         if before is None:
             return
@@ -323,11 +328,11 @@ class NodeService(Generic[Source]):
             self.source.followed(lost=lost)
 
     def _serve_page(self) -> None:
-        """As the settings say. The page is for people: whatever goes wrong with it costs nothing but the page."""
+        """Serve the page as the settings say; a fault of the page stops nothing else."""
         with Isolated(self._stumbled):
             self.page.follow(self.setup.now.settings.page)
 
-    # ---- telling
+    # ---- reporting
 
     def _tell_machine(self) -> None:
         now = self.setup.now
@@ -344,13 +349,13 @@ class NodeService(Generic[Source]):
                 self.parts.reporters.problem("reservation", text)
 
     def _stumbled(self, error: Exception) -> None:
-        """A piece of work of the loop went wrong: told; the loop goes on, and tries it again."""
+        """Report that a piece of work failed; the loop goes on, and tries it again."""
         self.metrics.count("problems_total", "host")
         expected = isinstance(error, NumalignError | OSError)
         LOG.error("%s", error if expected else sentence(error), exc_info=None if expected else error)
 
     def _show(self) -> None:
-        """Health, the file of those outside, and those of mixed containers are what the engine says now."""
+        """Bring health, the file of unplaced pods and the files of mixed containers up to the engine's state."""
         state = self.engine.snapshot
         self.health.set(RECOVERY, "")
         self.health.set("checkpoint", state.unwritable)
@@ -366,7 +371,7 @@ class NodeService(Generic[Source]):
         self.parts.cpu_files.follow(state, self.engine.at_rest)
 
     def _tell_missing(self, missing: Mapping[str, str]) -> None:
-        """What an agent that just began does not know yet, and that it is known now: once each."""
+        """Log what a new agent still lacks, and when it is there: once each."""
         for name, known in READINESS.items():
             text, before = missing.get(name, ""), self._missing.get(name, "")
             self.health.set(name, text)

@@ -39,10 +39,10 @@ class WhatIfOptions:
 
     @property
     def changes(self) -> bool:
-        """Whether nodes get other rules."""
+        """True if nodes get other rules."""
         return bool(self.policy or self.scope or self.kubelet)
 
     @property
     def comes_back(self) -> bool:
-        """Whether the pods of changed nodes are asked for: no others are."""
+        """True if the pods of changed nodes are needed; pods of other nodes are not."""
         return self.changes and not self.pods

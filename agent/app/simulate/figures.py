@@ -94,7 +94,7 @@ class Figures:
 
     @property
     def all_in(self) -> bool:
-        """Whether every pod runs."""
+        """True if every pod runs."""
         return not any(self.states.get(s) for s in (PodState.WAITING, PodState.REFUSED, PodState.UNSCHEDULABLE))
 
 
@@ -141,7 +141,7 @@ def _all_nodes(outcome: Outcome) -> tuple[NodeFigures, ...]:
         numa = usage(dry_run.ledger, dry_run.node)
         whole = dry_run.node.rules.cpu.options.full_pcpus_only
         largest = largest_aligned(numa, machine, whole_cores=whole)
-        if not dry_run.ledger.memory.nodes:  # nobody keeps the memory of NUMA nodes: it says nothing
+        if not dry_run.ledger.memory.nodes:  # no manager accounts for the memory of NUMA nodes: no figure
             largest = {"cpu": largest["cpu"]}
         fills = _fills(site.room, outcome.result.requested[number], dry_run, numa)
         nodes.append(NodeFigures(site.name, machine.name, states.get(number, Counter()), fills, numa, largest))

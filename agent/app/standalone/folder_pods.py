@@ -123,7 +123,7 @@ class FolderPods:
     # ---- pieces of work
 
     def _apply(self) -> None:
-        """Bring engine and runtime to what the folder says: first whoever left, then whoever came."""
+        """Bring engine and runtime to the pods of the folder: first release those that left, then start new ones."""
         for wrong in self.folder.wrong:
             LOG.warning("manifest: %s", wrong)
         self.large.clear()
@@ -140,9 +140,9 @@ class FolderPods:
             self.engine.containers_seen(self.served.names())
 
     def _fits(self, pod: Pod) -> bool:
-        """Whether the machine could ever hold a pod: without a kubelet no one else asks. What runs, runs on.
+        """Return True if a pod is to be served: the machine can hold it, it runs already, or the managers refuse it.
 
-        A pod of a dump that has ended holds nothing.
+        Without a kubelet this is the only check of a pod's size. A pod of a dump that has ended is not served.
         """
         if self.runtime is not None and pod.uid in self.folder.ended:
             return False
@@ -154,6 +154,6 @@ class FolderPods:
         return served
 
     def _named(self) -> None:
-        """Folders came or went where a kubelet makes them: confine at once whatever can be told by name."""
+        """Confine at once the containers that have a name, after a kubelet made or removed cgroups."""
         with operation("cgroups", level=logging.DEBUG):
             self.engine.containers_seen(self.served.names())

@@ -30,7 +30,7 @@ class PlayedRuntime:
 
     Attributes:
         tree: where cgroups are made.
-        engine: told of every container.
+        engine: gets every container.
         processes: started in the cgroups; None where none can be (a recorded machine).
         words: what the kernel said of each container's process, of init containers too.
         running: the pods whose containers are up.

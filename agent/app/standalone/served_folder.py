@@ -1,4 +1,4 @@
-"""A folder of manifests on a tree: which pods it has, by which uids, and which containers of theirs are there."""
+"""A folder of manifests on a tree: its pods, their uids, and their containers that exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agent.model.pod import Pod
 
 
 class ServedFolder:
-    """The loop reads it anew; `find` is called on the runtime's thread.
+    """The folder; the loop reads it again and again, and `find` is called on the runtime's thread.
 
     Args:
         path: of the folder.

@@ -1,8 +1,8 @@
-"""Which static pod is which, without an API server: a manifest's pod, the kubelet's uid, the runtime's containers.
+"""Matches static pods without an API server: a manifest's pod, the kubelet's uid, the runtime's containers.
 
-A static pod's uid is the kubelet's hash of its manifest, which nobody else computes alike; its cgroup and its sandbox
-carry it. It is told by the runtime, when NRI is connected (before the pod starts), and by the names in the kubelet's
-log folder (`agent.host.podlogs`; a moment after it started). The kubelet calls the pod <name>-<node>.
+A static pod's uid is the kubelet's own hash of its manifest, which other programs cannot compute; its cgroup and its
+sandbox carry it. The uid comes from the runtime when NRI is connected (before the pod starts), and from the names in
+the kubelet's log folder (`agent.host.podlogs`; a moment after it started). The kubelet calls the pod <name>-<node>.
 
 Used on a node whose kubelet serves the followed folder.
 """

@@ -11,7 +11,7 @@ from agent.host import cpu_files
 from agent.host.checkpoint import Checkpoint
 
 BESIDE = (state_file.FILE, *state_file.EARLIER)
-"""Names of the files beside the ledger, those of earlier versions too."""
+"""Names of the files beside the ledger, of earlier versions too."""
 
 
 def forget(store: Checkpoint) -> None:

@@ -17,7 +17,7 @@ from agent.settings import Settings, parse
 
 
 def save(state: Path, settings: Settings) -> None:
-    """Remember settings that are in force; where they cannot be saved, that is told, and those before stay."""
+    """Save the settings in force; where that fails, log it and keep the ones before."""
     try:
         state_file.keep(state, settings=settings.shown())
     except OSError as error:
@@ -25,7 +25,7 @@ def save(state: Path, settings: Settings) -> None:
 
 
 def load(state: Path) -> Settings | None:
-    """What was remembered; None where there is nothing, or nothing that can be trusted."""
+    """Read the saved settings; None where there are none that can be trusted."""
     # whatever is wrong with it, the start says what is wrong with the configuration file
     with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError, SettingsError):  # see above
         found = mapping_of(state_file.raw(state, "settings"))

@@ -36,7 +36,7 @@ class Loaded:
         complete: it was saved after a complete list of pods.
         names: container id -> (pod uid, container name), of those that held something.
         cut: what applications' own cgroups had before they were cut.
-        answers: whose answers were given when it was saved; "" where an older version saved it.
+        answers: the answers that were given when it was saved (`Rules.answers`); "" where an older version saved it.
         aside: why the checkpoint was put aside, "" when it was not.
     """
 
@@ -85,11 +85,11 @@ def _used(store: Checkpoint, node: Node, observed: Observed, pods: Sequence[Pod]
 
 
 def tell_answers(before: str, now: str) -> None:
-    """New pods get other answers than those that are here got; nothing that is held moves by that.
+    """Warn that new pods get other answers than the pods that are here got; no grant moves by that.
 
     Args:
-        before: whose answers were given (`Rules.answers`); "" where that is not known.
-        now: whose are.
+        before: the answers that were given (`Rules.answers`); "" where that is not known.
+        now: the answers that are given now.
     """
     if before and before != now:
         LOG.warning("answers were those of %s and are those of %s now, for new pods: nothing moves", before, now)

@@ -1,8 +1,8 @@
-"""What the kubelet keeps from pods, as the Node told it: remembered beside the ledger, and told to people.
+"""What the kubelet keeps from pods, by the Node's object: saved beside the ledger, and shown to users.
 
 A start without the API must reserve the same CPUs as the one before, or grants would be judged by other rules; so
-what the Node said last is kept in the state file. It is no part of the ledger: where it is lost,
-the settings' own reservations count (one core where there are none, safety.md S14) until the Node is read again.
+the Node's last values are kept in the state file. They are no part of the ledger: where they are lost, the settings'
+own reservations count (one core where there are none, safety.md S14) until the Node is read again.
 Used by `agent.app.cluster.remembered_node` and `numalign state`.
 """
 
@@ -33,8 +33,8 @@ class NodeAllocatable:
         known: the Node was read, now or by an earlier start.
         observe_only: the Node's kill switch as last read (safety.md S3); "" while it is off.
         resources: the extended resources that it advertises.
-        kubelet: the version of its kubelet; "" when that was never told.
-        writers: sentences on pods of this node that write cpusets, as the API told it last (safety.md S10).
+        kubelet: the version of its kubelet; "" while that is unknown.
+        writers: sentences on pods of this node that write cpusets, as the API had them last (safety.md S10).
     """
 
     cpu_milli: int = 0
@@ -47,12 +47,12 @@ class NodeAllocatable:
 
 
 def load(state: Path) -> NodeAllocatable:
-    """What was remembered; an empty one where nothing readable is: the Node tells it again."""
+    """Read the saved values; empty ones where nothing can be read: the Node brings them again."""
     return state_file.part(state, "node", NodeAllocatable) or NodeAllocatable()
 
 
 def save(state: Path, kept: NodeAllocatable) -> None:
-    """Remember; raises OSError."""
+    """Save the values; raises OSError."""
     state_file.keep(state, node=replace(kept, writers=tuple(each[:_SENTENCE] for each in kept.writers)))
 
 
@@ -88,13 +88,13 @@ def kept_by_pods(node: Node, ledger: Ledger) -> tuple[str, ...]:
 def mismatch(node: Node, kept: NodeAllocatable) -> int:
     """Thousandths of a CPU that we reserve beyond the kubelet (safety.md S14); 0 for none, or where nothing is known.
 
-    The scheduler fills the node as far as the kubelet allows: what only we keep back is missing to somebody.
+    The scheduler fills the node as far as the kubelet allows: a pod lacks the CPUs that numalign alone keeps back.
     """
     return max(0, 1000 * len(node.reserved) - kept.cpu_milli) if kept.known and node.rules.cpu.static else 0
 
 
 def mismatch_sentence(node: Node, kept: NodeAllocatable) -> str:
-    """The mismatch in words, "" for none."""
+    """Return a sentence on the mismatch, "" for none."""
     more = mismatch(node, kept)
     if not more:
         return ""

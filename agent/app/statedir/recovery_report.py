@@ -1,4 +1,4 @@
-"""What a start made of checkpoint, cgroups and pods: told in the log, kept beside the ledger for `numalign state`.
+"""What a start made of checkpoint, cgroups and pods: logged, and saved beside the ledger for `numalign state`.
 
 Written by `agent.app.service.begin` after every recovery (`agent.node.recover` has the rules). It is a report and
 no source: nothing depends on it.
@@ -28,11 +28,12 @@ class RecoveryReport:
         kept: uids of pods that the saved ledger had.
         adopted: uids of pods whose grants were read from their cgroups.
         left: uids of pods that ran, and were left to admission (safety.md S4).
-        unknown: uids of pods that had cgroups and that nobody knew: untouched before the first list of pods.
+        unknown: uids of unknown pods that had cgroups: untouched before the first list of pods.
         dropped: what could not be carried over to this machine and these settings, one sentence each.
         quarantined: why the checkpoint was put aside, "" when it was not.
         saved: there was a checkpoint that could be read.
-        standing: who started while no agent ran and stood on CPUs of pods that are not Guaranteed, one sentence each.
+        standing: containers that started while no agent ran, on exclusive CPUs of pods that are not Guaranteed; one
+            sentence each.
     """
 
     at: float
@@ -64,7 +65,7 @@ def tell(
     for loss in found.losses:
         LOG.warning("not carried over: %s", loss.what, extra={"facts": {"uid": loss.uid}})
     made = [(each, since(each.path)) for each in found.standing]
-    # whoever is older than the last save ran beside the agent, which was ended before it could write what it saved
+    # a container older than the last save ran beside the agent, which ended before it could write what it saved
     away = [(each, at) for each, at in made if at is None or saved is None or at >= saved]
     stood = [(each.sandbox, each.sentence(found.ledger, _shown(at))) for each, at in away]
     for text in (text for sandbox, text in stood if sandbox):  # no program of the pod: for the record
@@ -91,7 +92,7 @@ def load(state: Path) -> RecoveryReport | None:
 
 
 def sentences(report: RecoveryReport) -> Iterator[str]:
-    """The report in words, what went wrong last."""
+    """Return the report as sentences, faults last."""
     at = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(report.at))
     pods = f"kept {len(report.kept)}, adopted {len(report.adopted)} from their cgroups"
     yield f"last start {at}: {pods}, dropped {len(report.dropped)}, quarantined {1 if report.quarantined else 0}"

@@ -1,9 +1,8 @@
-"""What the ledger does not say of pods: kept beside it, for `numalign explain` and `numalign state`.
+"""Pods without a grant (refused, waiting, exempt), saved for `numalign explain` and `numalign state`.
 
-The ledger holds who is in. Why somebody is not (refused, waiting, left alone), and for whom the kernel does not have
-what he holds, is known to the engine only, and gone with it; so it is written to the state file whenever it changes.
-It is a report and no source: nothing depends on it, and where it is lost or unreadable, a pod is explained from its
-manifest.
+The ledger holds the grants. Why a pod has none, and which grants are not in force in the kernel, is known to the
+engine alone and is lost when it ends; so it is written to the state file whenever it changes. It is a report:
+nothing depends on it. Where it is lost or unreadable, a pod is explained from its manifest.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from agent.node.tracked_pod import TrackedPod
 from agent.observe.logs import LOG
 
 MOST = 2_000
-"""Pods that are written: more than a kubelet runs, and what of them is kept (`agent.model.notes`) fits the file."""
+"""The most pods that are written: more than a kubelet runs; they fit the file, as `agent.model.notes` bounds each."""
 MOST_GONE = 100
-"""Of those that were refused and are gone, so many stay known, the last ones."""
+"""The most refused pods that stay known after they are gone; the last ones count."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnplacedPod:
-    """A pod, and what is known of it beside the ledger; `gone`: it ended, or left the API."""
+    """A pod without a grant, and why; `gone`: it ended, or is gone from the API."""
 
     pod: Pod
     refusal: Refusal | None = None
@@ -39,7 +38,7 @@ class UnplacedPod:
 
     @property
     def standing(self) -> PodStanding:
-        """The same as explanations take it."""
+        """The same in the form that explanations take."""
         return PodStanding(self.refusal, self.exempt)
 
 
@@ -49,7 +48,7 @@ class Unplaced:
 
     Attributes:
         pods: by uid.
-        unenforced: for whom the kernel does not have what he holds: uid -> container -> why.
+        unenforced: grants that are not in force in the kernel: uid -> container -> why.
     """
 
     pods: Mapping[str, UnplacedPod] = field(default_factory=dict)
@@ -59,8 +58,8 @@ class Unplaced:
 class UnplacedPods:
     """Writes them when something changed.
 
-    A pod that was refused stays known for a while after it is gone: the kubelet ends one that shall fail within
-    seconds, and then people ask.
+    A refused pod stays known for a while after it is gone: with `fail` the kubelet ends it within seconds, and
+    users ask afterwards.
 
     Args:
         state: the state folder; what an earlier agent kept there is read.
@@ -72,7 +71,7 @@ class UnplacedPods:
         self._seen: State | None = None
 
     def follow(self, snapshot: State) -> None:
-        """Keep what a snapshot says. A file that cannot be written is told once, and stops nothing."""
+        """Save what changed in a snapshot. A file that cannot be written is logged once, and stops nothing."""
         if snapshot is self._seen:  # asked several times a second
             return
         lacking = {uid: dict(each) for uid, each in islice(sorted(snapshot.unenforced.items()), MOST)}
@@ -82,7 +81,7 @@ class UnplacedPods:
                 state_file.keep(self._state, unplaced=now)
             except OSError as error:
                 if not self._told:
-                    LOG.warning("who was refused is not kept for numalign explain: %s", error)
+                    LOG.warning("refused pods are not kept for numalign explain: %s", error)
                 self._told = True
                 return
             self._kept = now
@@ -90,7 +89,7 @@ class UnplacedPods:
         self._seen = snapshot
 
     def _with(self, snapshot: State) -> dict[str, UnplacedPod]:
-        """Those who are outside now, by uid; before them the last ones that were refused and are gone."""
+        """Return the pods without a grant by uid; before them the last refused pods that are gone."""
         now = {
             uid: UnplacedPod(known.pod, known.refusal, known.exempt)
             for uid, known in sorted(snapshot.pods.items())
@@ -105,18 +104,18 @@ class UnplacedPods:
 
 
 def _inside(snapshot: State, uid: str) -> bool:
-    """Whether a pod that was outside is in, or not outside any more."""
+    """Return True if a pod is known and has not ended: if it has no grant now, it is listed as such."""
     known = snapshot.pods.get(uid)
     return known is not None and not known.ended
 
 
 def load(state: Path) -> Unplaced:
-    """What was written last; nothing where nothing readable is."""
+    """Read what was written last; empty where nothing can be read."""
     return state_file.part(state, "unplaced", Unplaced) or Unplaced()
 
 
 def tracked(found: Unplaced) -> dict[str, TrackedPod]:
-    """Those who are outside and not gone, as the engine knew them; their wishes are not kept."""
+    """Return the pods without a grant that are not gone, as the engine knew them; their settings are not kept."""
     return {
         uid: TrackedPod(each.pod, PodSettings(), refusal=each.refusal, exempt=each.exempt)
         for uid, each in found.pods.items()
