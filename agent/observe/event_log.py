@@ -1,7 +1,7 @@
-"""Tells logs and metrics what the engine did: an `agent.engine.ports.Reporter`.
+"""Logs and counts what the engine did: an `agent.engine.ports.Reporter`.
 
-Called under the engine's lock, so nothing in here waits: a log line and a counter each. Whoever else wants to know
-(the API's publisher) is told by `agent.app`, which fans out.
+Called under the engine's lock, so that nothing here waits: each method writes a log line and adds to a counter.
+`agent.app.reporters` calls the other Reporters, such as the API's publisher.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agent.observe.metrics import Metrics
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 _MOST = 1000
-"""Writes that are remembered as refused, or as emptied by others; of an older one it is said again."""
+"""The most writes that are remembered as refused, or as emptied by another program; an older one is logged again."""
 
 
 class EventLog:
@@ -75,7 +75,7 @@ class EventLog:
         LOG.info("released", extra={"facts": {"uid": uid}})
 
     def written(self, results: tuple[Written, ...]) -> None:
-        """See Reporter. What the kernel refuses is tried again with every look, and said once until it changes."""
+        """See Reporter. A write that the kernel refuses is retried with every look, and logged once per change."""
         for (file, cause, error), number in sorted(
             Counter((each.write.file, each.write.cause.value, each.error) for each in results).items()
         ):
@@ -95,20 +95,20 @@ class EventLog:
                 self._refused.pop((write.path, write.file), None)
 
     def _alarm(self, write: Write) -> int:
-        """The level of a repair.
+        """Return the log level of a repair.
 
-        A slice without processes is emptied by systemd whenever the kubelet touches it, on some nodes every minute:
-        said once, and no warning (deploy/docs/kernel.md).
+        systemd empties a slice without processes whenever the kubelet touches it, on some nodes every minute. That is
+        logged once, and is no warning (deploy/docs/kernel.md).
         """
         if write.cause is not Cause.DRIFT_EMPTIED:
             return logging.WARNING
         return logging.DEBUG if _swap(self._emptied, write.path, write.file) else logging.INFO
 
     def _is_news(self, refused: Written) -> bool:
-        """Whether it was not refused in the same way the last time.
+        """Return True unless the same write was refused in the same way the last time.
 
-        The agent's own container is refused at every look: from inside a cgroup namespace that was delegated nobody
-        writes its root (EPERM). Its pod's slice holds it all the same.
+        The agent's own container is refused at every look: from inside a delegated cgroup namespace its root cannot
+        be written (EPERM). The set of its pod's slice confines it all the same.
         """
         key, how = (refused.write.path, refused.write.file), (refused.write.value, refused.error)
         return _swap(self._refused, key, how) != how
@@ -125,7 +125,7 @@ class EventLog:
 
 
 def _swap(known: dict[Key, Value], key: Key, value: Value) -> Value | None:
-    """Remember a value; the one before. The one that was heard of longest ago is forgotten where there are many."""
+    """Remember a value and return the one before; beyond the limit the least recent one is forgotten."""
     before = known.pop(key, None)
     known[key] = value
     if len(known) > _MOST:

@@ -1,4 +1,4 @@
-"""Whether the agent lives and is ready, and the small HTTP server that says so; /metrics is served beside it.
+"""Tracks whether the agent is live and ready, and serves that by a small HTTP server, with /metrics beside it.
 
     live     the loop turned not long ago, and no thread died of a fault: else the kubelet should restart us
     started  recovery is done: what runs is known from checkpoint and cgroups, whatever else is away or full
@@ -29,7 +29,7 @@ AHEAD = 0.25
 """Seconds of CPU time that may be used at once."""
 HIGHEST_PORT = 65_535
 RECOVERY = "recovery"
-"""The condition that stands until ledger, cgroups and pods are put together."""
+"""The condition until ledger, cgroups and pods are put together."""
 
 Page = Callable[[str], tuple[int, str, bytes]]
 """From the request's `Accept` to status, content type, body."""
@@ -46,24 +46,24 @@ class Health:
         self._dead = ""
 
     def die(self, why: str) -> None:
-        """Something ended that nobody here starts again; the first reason is kept."""
+        """Record the end of a part that only a restart of the agent brings back; the first reason is kept."""
         with self._lock:
             self._dead = self._dead or why
 
     def beat(self) -> None:
-        """The loop turned."""
+        """Record a turn of the loop."""
         with self._lock:
             self._beat = self._clock()
 
     def set(self, condition: str, problem: str) -> None:
-        """What stands between us and being ready; "" when nothing of this name does."""
+        """Set the condition of this name: why the agent is not ready, "" to remove it."""
         with self._lock:
             self._missing.pop(condition, None)
             if problem:
                 self._missing[condition] = problem
 
     def live(self) -> tuple[bool, str]:
-        """Whether the loop turns and all threads are there, and a sentence."""
+        """Return True if the loop turns and no thread died, and a sentence."""
         with self._lock:
             age, dead = self._clock() - self._beat, self._dead
         if dead:
@@ -71,13 +71,13 @@ class Health:
         return age < STALE_SECONDS, f"the loop turned {age:.1f} s ago"
 
     def ready(self) -> tuple[bool, str]:
-        """Whether everything is there, and what is missing."""
+        """Return True if there is no condition, and a sentence with what is missing."""
         with self._lock:
             missing = "; ".join(f"{name}: {text}" for name, text in sorted(self._missing.items()))
         return not missing, missing or "ready"
 
     def started(self) -> tuple[bool, str]:
-        """Whether recovery is done, and what it waits for. Nothing that a restart of the agent would not mend."""
+        """Return True once recovery is done, and what it waits for."""
         with self._lock:
             missing = self._missing.get(RECOVERY, "")
         return not missing, f"{RECOVERY}: {missing}" if missing else "started"
@@ -102,7 +102,7 @@ class Server:
             free one.
         pages: path -> page.
         patience: seconds that a connection may last.
-        share: of one CPU, for all that ask.
+        share: of one CPU, for all clients.
 
     Raises:
         SettingsError: the address is malformed.

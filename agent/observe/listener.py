@@ -1,13 +1,13 @@
-"""The HTTP server under both of ours: the small one for probes and metrics, and the node page's.
+"""The HTTP server below both of ours: the small one for probes and metrics, and the node page's.
 
-Anybody who reaches the port may open connections and say nothing, so nothing here grows with their number:
+Every client that reaches the port may open connections and send nothing, so nothing here grows with their number:
 
     connections   at most so many; a further one takes the place of the oldest of the address that has most of them
     threads       as many at most; they are kept, so that a process limit that is reached later costs no answer
-    time          a connection is closed so many seconds after it was accepted, however slowly it speaks or reads
+    time          a connection is closed so many seconds after it was accepted, however slowly it sends or reads
     bytes         a request's head ends after 16 KiB
 
-A prober or scraper has one connection and says what it wants at once: it is answered however many are held.
+A prober or scraper has one connection and sends its request at once: it is answered however many are held.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class HttpListener(HTTPServer):
 
     @property
     def crowded(self) -> bool:
-        """Whether so many connections are open that one which is held may soon be dropped."""
+        """True if so many connections are open that a held one may soon be dropped."""
         with self._lock:
             return len(self._open) > MOST * 3 // 4
 
@@ -146,7 +146,7 @@ class HttpListener(HTTPServer):
             LOG.exception(self._failed)
 
     def lasting(self, request: Any) -> None:  # noqa: ANN401 - as socketserver has it
-        """A connection that may last: a stream. Whoever opens it bounds their number, below MOST."""
+        """Let a connection last, for a stream. The caller bounds the number of streams, below MOST."""
         with self._lock:
             if request in self._open:
                 self._open[request].lasting = True
@@ -177,7 +177,7 @@ class HttpListener(HTTPServer):
                 self._todo.put(None)
 
     def _employ(self) -> None:
-        """One more worker if there is work for it. Where no thread can be had, those that are there take turns."""
+        """Start another worker if there is work for it; without a thread the existing workers share the load."""
         with self._lock:
             wanted = self._workers < min(MOST, max(1, len(self._open)))
             self._workers += wanted
@@ -195,7 +195,7 @@ class HttpListener(HTTPServer):
             request, client_address = job
             try:
                 self.finish_request(request, client_address)
-            except Exception:  # noqa: BLE001 - one request's fault is told, and never the end of the others
+            except Exception:  # noqa: BLE001 - one request's fault is logged, and ends no other request
                 self.handle_error(request, client_address)
             with self._lock:  # closed only after it is out of `_open`, so that _drop never meets another's descriptor
                 self._open.pop(request, None)
@@ -208,7 +208,7 @@ class HttpListener(HTTPServer):
         return next(busiest)
 
     def _drop(self, request: Any) -> None:  # noqa: ANN401 - as socketserver has it
-        """Whoever reads from it or writes to it is told at once."""
+        """Shut a connection down: a thread that reads or writes it returns at once."""
         del self._open[request]
         with contextlib.suppress(OSError):  # it was closed by the other side meanwhile
             request.shutdown(socket.SHUT_RDWR)

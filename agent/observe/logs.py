@@ -1,8 +1,8 @@
 """Log lines for people and machines: one line each, JSON or text, with the id of the operation they belong to.
 
-Set up once by `agent.cli.run`; the edges and the composition root log through `LOG`. Levels: ERROR is what needs
-somebody (a checkpoint that cannot be saved), WARNING what was repaired or refused, INFO what became of each pod,
-DEBUG each operation's begin and end and the writes between. A line carries as `op` the id of its operation
+Set up once by `agent.cli.run`; the edges and the composition root log through `LOG`. Levels: ERROR is what needs an
+admin (a checkpoint that cannot be saved), WARNING what was repaired or refused, INFO the decision on each pod, DEBUG
+each operation's begin and end and the writes between. A line carries as `op` the id of its operation
 (`agent.operation`). No text from outside can begin a line of its own: control characters are escaped by JSON, and
 replaced in text.
 """
@@ -21,7 +21,7 @@ from agent.operation import current
 
 LOG = logging.getLogger("numalign")
 LONGEST = 4096
-"""Characters of a message: a line beyond that helps nobody and fills disks."""
+"""Characters of a message: a longer line fills disks and is not read."""
 
 
 class _Lines(logging.Formatter):

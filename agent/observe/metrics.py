@@ -4,7 +4,7 @@
 against it without starting anything. Labels are bounded: a NUMA node, a resource, a cause, a reason. Left out on
 purpose: pod, namespace, container and Kubernetes node (safety.md S20; the scrape names the node).
 
-Counted by `agent.observe.event_log` as things happen; gauges are read from a snapshot when somebody scrapes.
+`agent.observe.event_log` counts as things happen; a scrape reads the gauges from a snapshot.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Spec:
         start: label values that a counter has from the start. Prometheus' increase() sees no rise where a series
             begins with its first event, so what an alert counts must be there, as 0, before it happens.
         instead: what replaces it, "" where nothing does. The old one is served for one more version.
-        panel: its own panel. Those that show several metrics, or a part of one, stand in `tools.dashboards`.
+        panel: its own panel. Those that show several metrics, or a part of one, are in `tools.dashboards`.
     """
 
     name: str
@@ -186,9 +186,9 @@ SPECS: tuple[Spec, ...] = (
          "Writes of memory nodes that have not returned: the kernel moves pages, or is stuck; at most 32."),
     Spec("numalign_ready", "gauge", "1 when numalign has recovered, and can use checkpoint and cgroups."),
     Spec("numalign_observe_only", "gauge",
-         "1 when numalign writes nothing: the kill switch is on, or somebody else writes cpusets."),
+         "1 when numalign writes nothing: the kill switch is on, or another program writes cpusets."),
     Spec("numalign_other_writers", "gauge",
-         "1 when somebody else writes cpusets, by how numalign found that: files on the node, the kubelet's configz, "
+         "1 when another program writes cpusets, by how numalign found it: files on the node, the kubelet's configz, "
          "pods of the node, ResourceSlices of the node, or sets that change back and forth (flapping).", ("found",)),
     Spec("numalign_build_info", "gauge", "Always 1; the version is the label.", ("version",)),
     Spec("numalign_answers_info", "gauge",
@@ -246,7 +246,7 @@ class Metrics:
 
 
 def format_for(accept: str) -> str:
-    """The content type for whoever accepts these: OpenMetrics where it is asked for, else Prometheus' text format.
+    """Return the content type for an Accept header: OpenMetrics where it is asked for, else Prometheus' text format.
 
     Two are enough: prometheus_client's own choice has a dozen, and each would be made and kept by itself (`Shown`).
     """
@@ -254,9 +254,9 @@ def format_for(accept: str) -> str:
 
 
 class Shown:
-    """The text for whoever scrapes, made by one thread at a time, and again only after SHARE times as long.
+    """The text of a scrape, made by one thread at a time, and again only after SHARE times as long.
 
-    Anybody who reaches the port may ask for it in a loop, and costs a twentieth of one CPU for each format.
+    A client that asks for it in a loop costs a twentieth of one CPU for each format.
 
     Args:
         make: the text in the format of a content type.

@@ -16,11 +16,11 @@ from agent.observe.logs import LOG
 
 @contextmanager
 def watched(health: Health, count: Callable[[], None]) -> Iterator[None]:
-    """While this lasts, any thread that ends by an exception is told.
+    """Record any thread that ends by an exception, while the context lasts.
 
     Args:
         health: is not live from then on.
-        count: told of each.
+        count: called for each such thread.
     """
     before = threading.excepthook
 

@@ -1,4 +1,4 @@
-"""A machine for people at a terminal: a tree, the distances as a matrix with heat, and who holds what.
+"""A machine as text for a terminal: a tree, the distances as a matrix with heat, and what each pod holds.
 
 Called by `numalign topology`. Made with rich, which knows about colours, NO_COLOR, widths and pipes; what is the same
 in the picture (words, folding, holders) comes from `agent.observe.drawing`.
@@ -39,18 +39,18 @@ from agent.observe.drawing.words import (
 FOLD_OVER = 8
 """Nodes, or L3 caches, above which equal neighbours become one line."""
 MATRIX_UP_TO = 20
-"""Nodes above which the distances are told in words unless all is asked for."""
+"""Nodes above which the distances become a sentence, unless all is asked for."""
 NEAR, FAR = (219, 233, 244), (0, 114, 178)
 """Colours of the least and of the greatest distance."""
 DIM = "bright_black"
 
 
 def tree(machine: Machine, ledger: Ledger | None = None, *, full: bool = False) -> Iterator[RenderableType]:
-    """What to print, in this order: the tree, the distances, who holds what, what was odd.
+    """Return what to print, in this order: the tree, the distances, what each pod holds, what was odd.
 
     Args:
         machine: what to show.
-        ledger: who holds what on it.
+        ledger: the grants on it.
         full: every core and device on a line of its own, equal units and the whole matrix too.
     """
     scene = Scene(machine, ledger, full=full, fold_over=FOLD_OVER)
@@ -97,7 +97,7 @@ def _label(scene: Scene, unit: Unit) -> Text:
 
 
 def _bare(scene: Scene, unit: Unit) -> bool:
-    """Whether a cache holds one line of cores and nothing else, so that both fit on one line."""
+    """Return True if a cache holds one line of cores and nothing else, so that both fit on one line."""
     only_cores = all(child.kind is UnitKind.CORE for child in unit.children)
     return bool(unit.cache) and only_cores and len(list(_core_lines(scene, unit))) == 1
 
@@ -175,7 +175,7 @@ def _device(scene: Scene, kind: str, device: PciDevice, unit: Unit) -> Text:
 
 
 def _on_node(scene: Scene, node: NumaNode) -> Iterator[Text]:
-    """Isolated and reserved CPUs, then who holds what of the node."""
+    """Yield isolated and reserved CPUs, then what each pod holds of the node."""
     for word, cpus in (("isolated", scene.machine.isolated), ("reserved", scene.unpooled)):
         here = cpus & node.cpus
         if here:

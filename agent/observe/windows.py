@@ -1,7 +1,7 @@
-"""The time between a container's folder and its CPUs being written: what it may run unpinned where NRI is absent.
+"""Measures the time from a container's cgroup to its first written CPUs: so long it may run unpinned without NRI.
 
-Fed by `agent.app` from both ends: the watcher of cgroup folders says when a container appeared, the engine's reporter
-what was written. Containers without CPUs of their own, and those that NRI had pinned, are not measured here.
+`agent.app` feeds both ends: the watcher of cgroup folders brings new containers, the engine's reporter what was
+written. Containers without CPUs of their own, and those that NRI had pinned, are not measured here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Windows:
     """Open windows by path. Safe to call from several threads.
 
     Args:
-        closed: told of every window in seconds.
+        closed: called with the seconds of every window.
         clock: the clock that `appeared` is measured by.
     """
 

@@ -88,7 +88,7 @@ def test_a_bare_drawing_leaves_style_title_and_pods_to_the_page() -> None:
     machine = two_sockets()
     svg = draw(machine, grants(machine), bare=True)
     assert "style" not in svg
-    assert "Who holds what" not in svg
+    assert "What each pod holds" not in svg
     found = {group.get("data-key"): group.get("data-holder") for group in ET.fromstring(svg).iter(f"{SVG}g")}  # noqa: S314 - ours
     assert {f"cpu-{cpu}" for cpu in machine.online} <= set(found)
     assert {f"node-{node.id}" for node in machine.nodes} <= set(found)

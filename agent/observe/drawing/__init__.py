@@ -2,9 +2,15 @@
 
 Called by `numalign topology --output svg`, by the live page and for the README. From a machine to a picture:
 
-    units    what contains what            holders  who holds what, from the ledger (scene: both together)
+    units    what contains what            holders  what each pod holds, from the ledger (scene: both together)
     layout   units as boxes (memory, chips, side: the parts of it; fold: equal neighbours become one)
     boxes    sizes and places              paint    SVG text (look: colours; text: widths; words: names)
+
+Terms: a *unit* is a part of the machine that contains others; a *holder* is a pod that holds something; a *box* is a
+rectangle with lines of text and grids of boxes; a *tip* is what the pointer and a screen reader get.
+
+A box's size is found from the inside out, its place from the outside in. Colour is never the only sign. The picture
+changes with the machine and the ledger alone, so that a kept picture can be compared byte by byte.
 """
 
 from __future__ import annotations
@@ -28,7 +34,7 @@ def draw(
 
     Args:
         machine: what to draw.
-        ledger: who holds what on it; CPUs, nodes and devices that the machine does not have are left out.
+        ledger: the grants on it; CPUs, nodes and devices that the machine does not have are left out.
         reserved: CPUs that the settings keep for the system.
         full: draw equal neighbours one by one on large machines too.
         bare: for the node page, which has the style sheet, the machine's name and the table of pods itself.

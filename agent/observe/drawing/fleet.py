@@ -1,7 +1,7 @@
-"""The picture of a fleet: a tile a node, from values. Pure; one SVG that needs nothing from elsewhere, light or dark.
+"""The picture of a fleet: one tile per node, from values. Pure; one SVG that needs no other file, light or dark.
 
-How full a node is, is how high its tile is filled. How broken its room is, is a colour and a pattern of their own:
-whole, split or scattered. What has no summary is an empty tile with a cross. Nothing is told by colour alone. Tiles
+The filled height of a tile is how full its node is. Colour and pattern show the fragmentation of its room: whole,
+split or scattered. A node without a summary is an empty tile with a cross. Colour is never the only sign. Tiles
 shrink with their number: from a hundred on they lose their names, which remain as tips.
 """
 
@@ -35,7 +35,7 @@ class FleetTile:
         group: what it is drawn under.
         fill, fragmentation: between 0 and 1; None where nothing is known.
         waiting: pods that wait there.
-        tip: what else there is to say of it.
+        tip: further text.
     """
 
     name: str
@@ -47,7 +47,7 @@ class FleetTile:
 
 
 def word_of(fragmentation: float) -> str:
-    """How broken the room of a node is."""
+    """Return the name of a node's fragmentation: whole, split or scattered."""
     return next((word for most, word in LEVELS if fragmentation <= most), LEVELS[-1][1])
 
 
@@ -55,7 +55,7 @@ def draw_fleet(tiles: Sequence[FleetTile], title: str, about: str = "") -> str:
     """The picture; the same input gives the same text.
 
     Args:
-        tiles: in the order in which they are drawn; those of a group stand together.
+        tiles: in the order in which they are drawn; those of a group are side by side.
         title: the first line.
         about: the second.
     """
@@ -86,7 +86,7 @@ def draw_fleet(tiles: Sequence[FleetTile], title: str, about: str = "") -> str:
 
 
 def _domain(tiles: Iterable[FleetTile]) -> str:
-    """What follows the first dot of every name: it tells no node from another."""
+    """Return what follows the first dot of every name, which is the same for all nodes."""
     found = {"".join(each.name.partition(".")[1:]) for each in tiles}
     return found.pop() if len(found) == 1 else ""
 

@@ -22,7 +22,7 @@ Special = Callable[[Unit], bool]
 
 
 def runs(units: Iterable[Unit], special: Special) -> list[list[Unit]]:
-    """Split neighbours into runs that look the same; a unit with something special stands alone.
+    """Split neighbours into runs that look the same; a unit with something special is a run of its own.
 
     Args:
         units: siblings in order.
@@ -41,7 +41,7 @@ def runs(units: Iterable[Unit], special: Special) -> list[list[Unit]]:
 
 
 def alike(one: Unit, other: Unit) -> bool:
-    """Whether two units differ only in ids, and in memory by a few percent."""
+    """Return True if two units differ only in ids, and in memory by a few percent."""
     return (
         one.kind is other.kind
         and len(one.cpus) == len(other.cpus)
@@ -55,7 +55,7 @@ def alike(one: Unit, other: Unit) -> bool:
 
 
 def same_as(run: list[Unit]) -> list[str]:
-    """What stands for all but the first of a run: which ones, like which one, their CPUs, their memory."""
+    """Return the line for all but the first of a run: which ones, like which one, their CPUs, their memory."""
     first, rest = run[0], run[1:]
     ids, cpus = IdSet.from_ids(unit.id for unit in rest), CpuSet.union(unit.cpus for unit in rest)
     if first.cache:

@@ -1,4 +1,4 @@
-"""Who holds what, per pod, from the ledger: what the drawing colours and the tree tells.
+"""What each pod holds, from the ledger: for the colours of the drawing and the lines of the tree.
 
 Used by the drawing and by `agent.observe.tree`. One entry per pod: containers of a pod may use the same CPUs one
 after the other (init containers), so that a CPU belongs to one pod but not always to one container.
@@ -28,10 +28,10 @@ class Holder:
         cpus: exclusive CPUs.
         confined: nodes on whose shared CPUs it is kept.
         memory: node -> resource -> bytes, where the books say which node gives them.
-        over: what a group of nodes gives together, the books keep no more than the sum.
+        over: what a group of nodes gives together, where the books keep the sum alone.
         devices: ids, sorted.
         containers: one line per container that holds something.
-        aligned: whether all of it lies as the policy wants; None where nobody said.
+        aligned: whether all of it lies as the policy wants; None where that is unknown.
     """
 
     number: int
@@ -47,7 +47,7 @@ class Holder:
 
     @property
     def key(self) -> str:
-        """A, B, ... Z, AA, AB, ...: the third sign of who it is, beside colour and pattern."""
+        """A, B, ... Z, AA, AB, ...: the pod's third sign, beside colour and pattern."""
         text, left = "", self.number + 1
         while left:
             left, digit = divmod(left - 1, 26)

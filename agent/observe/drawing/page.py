@@ -1,4 +1,4 @@
-"""The page: title, the machine, and what stands beside or below it.
+"""The page: title, the machine, and what is beside or below it.
 
 Called by `draw`.
 """
@@ -21,7 +21,7 @@ TITLE, SUBTITLE = 18, 12
 
 
 def page_box(scene: Scene, *, bare: bool = False) -> Box:
-    """Everything, measured and placed at 0, 0; bare: without title and pods, which stand elsewhere."""
+    """Return everything, measured and placed at 0, 0; bare: without title and pods, which the page around it has."""
     machine = machine_box(scene)
     below: list[Grid] = []
     beside = _beside(scene, pods=not bare)
@@ -55,7 +55,10 @@ def _beside(scene: Scene, *, pods: bool) -> list[Box]:
 
 def _pods(scene: Scene, across: int) -> Box:
     return Box(
-        "plain", [TextLine("Who holds what", bold=True)], [Grid(holder_boxes(scene), across, 9, fill=False)], pad=0
+        "plain",
+        [TextLine("What each pod holds", bold=True)],
+        [Grid(holder_boxes(scene), across, 9, fill=False)],
+        pad=0,
     )
 
 

@@ -29,7 +29,7 @@ def paint(page: Box, title: str, about: str, *, bare: bool = False) -> str:
 
     Args:
         page: the outermost box, at 0, 0.
-        title: its name, for people who do not see it and for search.
+        title: its name, for screen readers and for search.
         about: what is on it, in sentences.
         bare: without the style sheet, which the page around it then has.
     """
@@ -47,9 +47,9 @@ def paint(page: Box, title: str, about: str, *, bare: bool = False) -> str:
 
 
 def _box(box: Box) -> Iterator[str]:
-    """The group of a box: what it tells, its rectangle, its texts, what is inside.
+    """Return the group of a box: its tip, its rectangle, its texts, what is inside.
 
-    data-key says what it is, data-holder the number of the pod that holds it.
+    data-key names the thing, data-holder is the number of the pod that holds it.
     """
     yield f"<g{_data('key', box.key)}{_data('holder', box.holder)}>"
     if box.tip:
@@ -123,7 +123,7 @@ def _bar(box: Box) -> Iterator[str]:
 
 
 def _swatch(box: Box) -> Iterator[str]:
-    """A sample of what a row of the legend tells about, as large as the thing itself."""
+    """Return the sample of a row of the legend, as large as the thing itself."""
     kind, _, marks = box.swatch.partition(" ")
     high = 9.0 if kind in ("bar", "huge") else 14.0
     place = (box.x + box.pad, box.y + box.pad + (15 - high) / 2, SAMPLE, high)

@@ -1,4 +1,4 @@
-"""What the drawing knows beside the machine: who holds what, by CPU, node and device.
+"""What the drawing needs beside the machine: the holder of each CPU, node's memory and device.
 
 Made by `draw`, read by `layout` and `side`.
 """
@@ -57,7 +57,7 @@ class Scene:
 
     @cached_property
     def unpooled(self) -> CpuSet:
-        """CPUs that are in no pool and held by nobody: reserved. Those that the kernel isolates have a mark."""
+        """CPUs that are in no pool and held by no pod: reserved. Those that the kernel isolates have a mark."""
         if self.ledger is None:
             return CpuSet()
         held = CpuSet.union(holder.cpus for holder in self.holders)
@@ -80,11 +80,11 @@ class Scene:
 
     @cached_property
     def folds(self) -> bool:
-        """Whether equal neighbours are folded: on machines that would not be readable otherwise."""
+        """True if equal neighbours are folded, as on machines that would not be readable otherwise."""
         return not self.full and max(len(self.machine.nodes), len(self.machine.l3)) > self.fold_over
 
     def special(self, unit: Unit) -> bool:
-        """Whether a unit shows something that no other one does."""
+        """Return True if a unit shows something that no other one does."""
         odd = self.machine.isolated | self.unpooled | self.pooled
         if not unit.cpus.isdisjoint(odd) or any(cpu in self.of_cpu for cpu in unit.cpus):
             return True
@@ -94,12 +94,12 @@ class Scene:
         )
 
     def book(self, node: NumaNode) -> NodeBook | None:
-        """The memory accounts of a node; None where nobody keeps any."""
+        """Return the memory accounts of a node; None where no manager keeps any."""
         found = [book for book in self.ledger.memory.nodes if book.id == node.id] if self.ledger else []
         return found[0] if found else None
 
     def on_node(self, node: NumaNode) -> Iterator[tuple[Holder, dict[str, int]]]:
-        """Who has memory of a node, and how many bytes of each resource."""
+        """Return the holders of a node's memory, and how many bytes of each resource."""
         for holder in self.holders:
             if holder.memory.get(node.id):
                 yield holder, dict(holder.memory[node.id])

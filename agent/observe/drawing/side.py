@@ -1,4 +1,4 @@
-"""What stands beside the machine: the distances as a heat map, the legend, and who holds what.
+"""What is beside the machine: the distances as a heat map, the legend, and what each pod holds.
 
 Called by `draw`.
 """

@@ -1,9 +1,9 @@
-"""What is shown now: looked at when somebody reads, made once per change for all who read, then kept.
+"""What is shown now: compared with the node when a reader asks, made once per change for all readers, then kept.
 
 What is made takes its CPU time from a share (`agent.observe.share`): where that is used up, BusyError is raised.
 
-`PageSource` is who knows (`agent.app.page.server`). Revisions are texts that differ whenever anything shown differs,
-and from those of the agent's earlier lives. Called from the server's threads; used by `server` alone.
+`PageSource` gives the values (`agent.app.page.server`). Revisions are texts that differ whenever anything shown
+differs, and from those of the agent before a restart. Called from the server's threads; used by `server` alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from agent.observe.share import CpuShare
 
 LOOK_EVERY = 0.25
-"""Seconds between two looks, however many read."""
+"""Seconds between two looks, for any number of readers."""
 
 
 Seen = TypeVar("Seen")
@@ -47,7 +47,7 @@ class Current(Generic[Seen]):
     """The answers of a source, kept until what they are made of changes.
 
     Args:
-        source: who knows.
+        source: gives the values.
         share: what is made takes its CPU time from it.
         clock: seconds, monotonic.
     """
@@ -78,7 +78,7 @@ class Current(Generic[Seen]):
     def explanation(self, uid: str) -> bytes | None:
         """/api/pods/<uid>/explanation; None for a pod that is not known.
 
-        It takes a while on large machines, since remedies are tried: one at a time, and nobody else waits for it.
+        It takes a while on large machines, since remedies are tried: one at a time, and other requests do not wait.
         """
         name = f"explanation {uid}"
         with self._explaining:

@@ -1,7 +1,7 @@
 """The page's document: page.html with its style and its script put in, and the policy that allows them and no more.
 
-Made once, at import of nobody: `document()` when the server starts. The files lie beside this module, are written by
-hand and need no build step; the scripts are one when they are put in.
+`document()` makes it once, when the server starts. The files are beside this module, are written by hand and need no
+build step; the scripts are put in as one.
 """
 
 from __future__ import annotations

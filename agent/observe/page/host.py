@@ -1,7 +1,7 @@
-"""Who may ask: the Host header against DNS rebinding, and the browser's word on where a request comes from.
+"""Decides which requests are answered, by the Host header (against DNS rebinding) and the browser's Fetch Metadata.
 
-A page on the internet may give its own name the address 127.0.0.1 once it is loaded, and then read what listens here
-as if it were its own: only names that nobody else can point at us are answered. Used by `server`.
+A page on the internet may give its own name the address 127.0.0.1 once it is loaded, and then read this server's
+answers as its own. So only names are answered that no other site can point at this server. Used by `server`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _is_port(text: str) -> bool:
 
 
 def allowed(host: str, local: str, names: Collection[str] = ()) -> bool:
-    """Whether a request is answered.
+    """Return True if a request is answered.
 
     Args:
         host: the Host header; "" where there is none (no browser omits it).
@@ -46,5 +46,5 @@ def allowed(host: str, local: str, names: Collection[str] = ()) -> bool:
 
 
 def foreign(site: str, mode: str) -> bool:
-    """Whether a browser says that another site's page asks (Fetch Metadata); following a link is allowed."""
+    """Return True if the browser marks the request as another site's (Fetch Metadata); links may be followed."""
     return site in ("cross-site", "same-site") and mode != "navigate"

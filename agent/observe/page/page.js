@@ -16,7 +16,7 @@ async function get(path) {
   return answer.json();
 }
 
-// Fetches what is shown now, and once more if the agent told of something new meanwhile.
+// Fetches what is shown now, and once more if the agent has sent a new revision in between.
 async function refresh() {
   if (state.fetching) return;
   state.fetching = true;
@@ -122,7 +122,7 @@ function explained(found) {
   ];
 }
 
-// One decision: what every list of hints said, who won and by which rule.
+// One decision: each list of hints, the set of nodes that won, and the rule.
 function merge(found) {
   const texts = [...found.said.filter((each) => each.stand !== "no preference").map((each) => each.sentence), found.ruleText, ...found.obstacles].filter(Boolean);
   const winner = found.winner === "anyNode" ? "any node" : `NUMA ${found.winner.match(/[-,]/) ? "nodes" : "node"} ${found.winner}`;

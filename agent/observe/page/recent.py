@@ -1,6 +1,6 @@
-"""What happened lately: repairs of cgroups that somebody else had written, and faults. A Reporter.
+"""The last repairs of cgroups that another program had written, and the last faults. A Reporter.
 
-Called under the engine's lock, so nothing here waits: two bounded lists, read as tuples by the page.
+Called under the engine's lock, so that nothing here waits: two bounded lists, which the page reads as tuples.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RecentRepair:
         at: seconds since the epoch.
         path, file, cause: of the write.
         found, wanted: the text that was there, and the one written.
-        error: the kernel's word where that failed, else "".
+        error: the kernel's error where that failed, else "".
     """
 
     at: float
@@ -45,7 +45,7 @@ class RecentRepair:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that went wrong and is no pod's doing."""
+    """One fault that no pod has caused."""
 
     at: float
     what: str

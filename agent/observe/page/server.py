@@ -60,7 +60,7 @@ class PageServer:
     Args:
         address: an IP address.
         port: 0 takes a free one.
-        source: who knows what is shown.
+        source: gives what is shown.
         names: host names to answer to beside loopback's and the address' own.
         share: of one CPU, for all readers.
 
@@ -155,7 +155,7 @@ class _PageHandler(HttpHandler):
             status, kind, body = self._api(asked.path, parse_qs(asked.query[:100]))
         except BusyError:
             raise
-        except Exception as error:  # noqa: BLE001 - of whatever kind: of one page and one pod (engine.alone)
+        except Exception as error:  # noqa: BLE001 - of any kind: it concerns one page of one pod
             _log.error(
                 "the node page: %s cannot be shown: %s", plain(asked.path[:100]), sentence(error), exc_info=error
             )

@@ -1,4 +1,4 @@
-// What needs a look, the NUMA nodes, the pods, what happened lately: tables made anew from each state.
+// What needs a look, the NUMA nodes, the pods, the last repairs and faults: tables made from each new state.
 
 const COLUMNS = [
   ["pod", whose],
