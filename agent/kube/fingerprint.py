@@ -26,7 +26,7 @@ def fingerprint(pods: Iterable[tuple[str, str]]) -> str:
 
 
 def counts(pod: Pod, zone_resources: frozenset[str]) -> bool:
-    """Whether a pod belongs into the fingerprint by METHOD: it holds, or could hold, something exclusively.
+    """Return True if a pod belongs into the fingerprint by METHOD: it holds, or could hold, something exclusively.
 
     An app container or sidecar asks for a device that the zones list, or the pod is Guaranteed and one of them asks
     for whole CPUs, memory or huge pages. Ordinary init containers do not count.
