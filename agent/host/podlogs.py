@@ -1,7 +1,7 @@
 """Find the pod and container of a cgroup by the names in the kubelet's log folders. No API, no runtime.
 
 Used by `numalign run --pods` on a node whose kubelet serves static pods: the cgroup of a static pod carries the
-kubelet's hash of its manifest (kubelet rule 7.1), which no other program computes alike, and the kubelet writes it into
+kubelet's hash of its manifest (kubelet rule 7.1), which no other program computes alike. The kubelet writes it into
 
     /var/log/pods/<namespace>_<name>-<node>_<uid>/<container>/<attempt>.log
     /var/log/containers/<name>-<node>_<namespace>_<container>-<id>.log -> a file in the folder above

@@ -14,8 +14,8 @@ from tests.docs.pages import ROOT
 NEVER = re.compile(r"\b(whoever|nobody|anew|whom|somebody)\b|(?<![-\w])who\b", re.IGNORECASE)
 """Words that hide which thing is meant."""
 CEILINGS = {
-    "agent/app": 84, "agent/cli": 37, "agent/core": 186, "agent/engine": 29, "agent/forecast": 34, "agent/host": 36,
-    "agent/kube": 71, "agent/model": 19, "agent/node": 62, "agent/observe": 41, "agent/settings": 9,
+    "agent/app": 0, "agent/cli": 37, "agent/core": 181, "agent/engine": 0, "agent/forecast": 34, "agent/host": 0,
+    "agent/kube": 0, "agent/model": 15, "agent/node": 0, "agent/observe": 0, "agent/settings": 7,
 }  # fmt: skip
 
 

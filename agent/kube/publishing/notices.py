@@ -49,6 +49,7 @@ class Notice:
         reason: one CamelCase word.
         message: one sentence.
         details: what follows the message, with the numbers of the moment. It does not count when two are compared.
+        topic: what makes it another Event than one of before; the message where it is left out.
     """
 
     about: Regarding
