@@ -139,8 +139,12 @@ def test_devices_of_pods_that_never_come_are_remembered_within_bounds(world: Wor
 def test_a_question_that_was_given_up_is_not_decided_later(world: World) -> None:
     """The runtime waits for a moment; the pod that it asked about comes by the watch, or has gone by then."""
     decisions, busy = EngineDecisions(world.engine, lambda _address: Usable(())), threading.Event()
+
+    def hold() -> None:
+        patience.until(busy.is_set)
+
     decisions.start()
-    decisions._queue.put(lambda: patience.until(busy.is_set))
+    decisions._queue.put(hold)
     assert not decisions.decide(pod_from(JOB), within=0.01)
     busy.set()
     assert decisions.decide(pod_from(NEXT), within=PATIENCE)

@@ -9,7 +9,7 @@ import resource
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from urllib.parse import quote
 
@@ -158,9 +158,13 @@ def test_hostile_110_pods_that_are_named_mirrored_resized_or_replaced_hold_nothi
         kinds[number % len(kinds)](node, plain(f"evil-{number}"))
     pinned(node, "web")
 
+    def assigned() -> Mapping[str, object]:
+        ledger = node.ledger()
+        return ledger.cpus.assigned if ledger else {}
+
     def alone(*names: str) -> None:
         mine = {node.uid(name) for name in names}
-        node.wait(lambda: {*node.ledger().cpus.assigned} == mine, lambda: str(node.ledger().cpus.assigned))
+        node.wait(lambda: {*assigned()} == mine, lambda: str(assigned()))
 
     alone("db", "web")
     whole_and_live(node)

@@ -29,10 +29,8 @@ def hints_out(answer: Answer, positions: Positions) -> Json | None:
     for resource, offer in answer.items():
         if isinstance(offer, Demand):
             out[resource] = [hint_out(hint) for hint in listed(offer, positions)]
-        elif isinstance(offer, Stance):
-            out[resource] = None if offer is Stance.NO_PREFERENCE else []
         else:
-            out[resource] = [hint_out(hint) for hint in offer]
+            out[resource] = None if offer is Stance.NO_PREFERENCE else []
     return out
 
 

@@ -419,10 +419,9 @@ def test_a_container_that_asks_for_something_else_is_told_so(file: str, value: s
     world = node(2)
     enforce(world)
     there = world.observe()
-    changed = {"cpus": CpuSet.parse(value)}
+    asked, path = CpuSet.parse(value), f"{POD}/main"
     there = replace(
-        there,
-        cgroups=tuple(replace(each, **changed) if each.path == f"{POD}/main" else each for each in there.cgroups),
+        there, cgroups=tuple(replace(each, cpus=asked) if each.path == path else each for each in there.cgroups)
     )
     wanted = desired_sets(LEDGER, world.names, there, RULES, MACHINE)
     refused = {(f"{POD}/main", file): "EBUSY"}
