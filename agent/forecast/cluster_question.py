@@ -4,12 +4,13 @@ The scheduler's order is the one that was named; each node decides by its own ma
 (`agent.forecast.cluster_site`). In order:
 
     returning  where a question changes the policy or the kubelet of nodes and brings no pods, the pods of those nodes
-               come back to them, as after a reboot, by age; who is refused there is made anew by its owner
-    leaving    pods of nodes that are drained, and who was refused at its return, are placed anew, by age
+               come back to them, as after a reboot, by age; the owner of a pod that is refused there makes it again
+    leaving    pods of nodes that are drained, and pods that were refused at their return, are placed again, by age
     new        the pods of the question
 
 Where a node refuses a pod, its owner makes it again, and the scheduler may take any node that has not refused it
-yet; after `retries` of that it stays refused. The real scheduler does not know who refused, and may choose it again.
+yet; after `retries` of that it stays refused. The real scheduler does not know which node refused, and may choose it
+again.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class ClusterAnswer:
         parts: of each fate, why it was placed.
         elsewhere: of fates by number that do not fit: nodes where sums and decision would let the pod in at the end.
         searched: whether all nodes were asked for `elsewhere`.
-        orphans: pods of drained nodes that nobody makes again.
+        orphans: pods of drained nodes without an owner that makes them again.
     """
 
     sites: Sequence[ClusterSite]
@@ -100,7 +101,7 @@ class ClusterAnswer:
 
     @property
     def missing(self) -> list[Fate]:
-        """Who does not fit. One that was refused at its return counts where it was placed next."""
+        """Return the pods that do not fit. A pod that was refused at its return counts where it was placed next."""
         return [
             fate for fate, part in zip(self.fates, self.parts, strict=True)
             if fate.state not in FITS and not (part is PlacedAs.RETURNING and goes_elsewhere(fate.item))
@@ -108,7 +109,7 @@ class ClusterAnswer:
 
     @property
     def fits(self) -> bool:
-        """Whether every pod fits, and nobody is lost."""
+        """Return True if every pod fits and none is lost."""
         return not self.missing and not self.orphans
 
 
@@ -122,8 +123,8 @@ def answer(
         sites: the nodes, in the order that breaks ties.
         question: what is asked.
         progress: told after every pod.
-        only_if_all: stop at the first pod that does not fit: who asks wants all in. Otherwise it is searched where
-            those that do not fit would fit.
+        only_if_all: stop at the first pod that does not fit: the caller wants all in. Otherwise search where those
+            that do not fit would fit.
     """
     there = [_asked(site, question) for site in sites]
     orphans = tuple(item for item in question.leaving if not item.owner)

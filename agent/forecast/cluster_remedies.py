@@ -123,7 +123,7 @@ def remedies(
 
 
 def _policy(case: _Case) -> Iterator[HelpfulChange]:
-    """Only where a node refused somebody: the scheduler knows no policies."""
+    """Try other policies, only where a node refused a pod: the scheduler knows no policies."""
     pods = case.question.pods
     if not pods or all(fate.refusal is None for fate in case.found.missing):
         return

@@ -1,7 +1,7 @@
 """One node's engine without its effects: the same transitions in the same order, for `simulate`.
 
-Only cgroups, the saved file and whoever is told are missing (`agent.node.transitions`), and the clock is the
-caller's. A property test holds both against each other. Not thread-safe.
+Only cgroups, the saved file and the reports are missing (`agent.node.transitions`), and the clock is the caller's. A
+property test holds both against each other. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class DryRun:
         self.pass_time(now)
 
     def pass_time(self, now: float) -> None:
-        """Whoever is in starts; those that wait are tried; who has waited too long is refused for good."""
+        """Start the pods that are in, try the pods that wait, and refuse for good those that have waited too long."""
         self._start()
         while queue_of(self.pods, self.node.rules):
             before = self.ledger
@@ -90,7 +90,7 @@ class DryRun:
                 return
 
     def _start(self) -> None:
-        """All containers of who came in start at once, in order: what only init containers held is free again."""
+        """Start all containers of the pods that came in, in order: what only init containers held is free again."""
         for uid in [each for each in self.ledger.pods if each not in self._started]:
             self._started |= {uid}
             containers = self.ledger.pods[uid].pod.containers

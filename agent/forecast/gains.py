@@ -1,4 +1,4 @@
-"""What exclusiveContainers would bring: who would have CPUs of its own, and at what price. Pure.
+"""What exclusiveContainers would bring: which containers would have CPUs of their own, at what price. Pure.
 
 Used by `numalign plan --exclusive` and `numalign simulate --exclusive`.
 """
@@ -37,7 +37,7 @@ class Gain:
 
     @property
     def singles(self) -> tuple[str, ...]:
-        """Containers of exactly one CPU: often an injected proxy that nobody meant."""
+        """Return the containers of exactly one CPU: often an injected proxy, selected by accident."""
         return tuple(name for name, count in self.containers.items() if count == 1)
 
 

@@ -1,4 +1,4 @@
-"""Pods without names: what is told of them to whoever may read a node's summary (safety rule S20). Pure.
+"""Pods without names: what the readers of a node's summary learn of them (safety rule S20). Pure.
 
 Pods are numbers in the order of creation, containers numbers in the order of their pod, namespaces digests where they
 decide. Annotations name containers by the same numbers.

@@ -2,7 +2,7 @@
 
 An agent publishes it in the node's NodeResourceTopology object (`fleet.publish`), so that `numalign fleet` and
 `numalign simulate --cluster` decide as the node would, with its own machine, rules and grants. Pods are numbers in
-it, and namespaces of pods that wait are digests: it names nobody (safety rule S20).
+it, and namespaces of pods that wait are digests: it names no pod (safety rule S20).
 
 What is not in it: the nodes' real memory at this moment (onMemoryShortage other than open), and what device plugins
 prefer. The format is documented in deploy/docs/fleet.md.
@@ -74,7 +74,7 @@ class NodeSummary:
         switches: the engine's own settings.
         excluded, included: excludedNamespaces and includedPods of the settings.
         held: resource -> thousandths that the node's pods request, as the scheduler counts; "pods" is one.
-        waiting: who waits for room, in order.
+        waiting: pods that wait for room, in order.
         generation: grows with every change, also over a restart of the agent.
         changed: seconds since the epoch of the last change.
         enforcing: whether grants are written; otherwise the node promises nothing.
@@ -104,7 +104,7 @@ class NodeSummary:
             node: other managers for the same machine: what if it had another policy?
         """
         why, line = Exemptions(self.excluded, self.included).why, {each.pod.uid for each in self.waiting}
-        # Who stands in line is not left alone, whatever its name was that includedPods may have named.
+        # A pod in line is not left alone, whatever its name was that includedPods may have named.
         run = DryRun(node or self.node(), self.switches, lambda pod: "" if pod.uid in line else why(pod), self.ledger)
         for each in self.waiting:
             run.see(each.pod, each.since)
@@ -124,7 +124,7 @@ class NodeSummary:
 def summarize(
     state: State, *, began: float, enforcing: bool, excluded: Iterable[str] = (), included: Iterable[str] = ()
 ) -> NodeSummary:
-    """A node's summary; whoever publishes it says of which generation, and when it changed.
+    """Return a node's summary; the publisher adds the generation, and when it changed.
 
     Args:
         state: of the engine.
@@ -328,7 +328,7 @@ def _bare(machine: Machine, rules: Rules) -> Machine:
 
 
 def _needed(inventory: DeviceInventory) -> DeviceInventory:
-    """Without the IOMMU groups of functions that nobody hands out."""
+    """Return the inventory without the IOMMU groups of functions that are no device of a resource."""
     ids = {device.id for devices in inventory.resources.values() for device in devices}
     groups = {address: group for address, group in inventory.groups.items() if address in ids}
     return replace(inventory, groups=groups)

@@ -4,7 +4,7 @@
              the node counts (NodeResourcesFit), and the node may run one pod more
     score    least-allocated, the scheduler's default, or most-allocated: the mean over CPU and memory of the share
              that would be free (or taken), in whole hundredths; what a container does not request counts as 100m
-             and 200Mi; listed scores nobody: each pod goes to the first node that has room
+             and 200Mi; listed gives no scores: each pod goes to the first node that has room
     ties     the node that was named first (the scheduler draws lots)
 
 https://kubernetes.io/docs/concepts/scheduling-eviction/resource-bin-packing/. Like the scheduler's own, these sums
@@ -229,7 +229,7 @@ class Scheduler:
         return found
 
     def _asked(self, needs: Needs) -> tuple[tuple[str, int], ...]:
-        """Resources that nobody counts keep no pod away: devices of plugins, say, of which nothing is known here."""
+        """Leave out resources that no node counts: they keep no pod away (devices of plugins, unknown here)."""
         if self._strict:
             return needs.amounts
         return tuple(

@@ -41,7 +41,7 @@ STATES = tuple(state for state in PodState if state not in (PodState.UNDECIDED, 
 EXPLAINED = 100
 """Refusals of one simulation that say what was in the pod's way."""
 MOMENT = 1e-6
-"""Seconds between two pods: those who wait stand in line as they came."""
+"""Seconds between two pods: pods that wait stand in line as they came."""
 RUNNING = (PodState.ALIGNED, PodState.NOT_ALIGNED, PodState.SHARED, PodState.OVERRULED, PodState.LEFT_ALONE)
 
 
@@ -69,7 +69,7 @@ class Site:
         return DryRun(self.node, self.switches, self.exempt)
 
     def bars(self, _placing: Placing) -> str:
-        """Nobody."""
+        """Keep no pod away."""
         return ""
 
 
@@ -170,9 +170,9 @@ class Simulation:
         keep_nodes: pods that name a node go there; the scheduler is not asked.
         progress: told after every pod.
         now: when it begins, on the nodes' clocks.
-        whole: stop at the first pod that is not let in as its policy wants: nobody asks for the others.
-        strict: nodes are as others tell them: a resource that no node counts keeps a pod away, and a node that cannot
-            decide is left out.
+        whole: stop at the first pod that is not let in as its policy wants: the answer needs no more.
+        strict: nodes are as their summaries say: a resource that no node counts keeps a pod away, and a node that
+            cannot decide is left out.
         claims: what the DRA claims of pods gave them, by uid.
         explained: so many refusals say what was in the pod's way; each costs several admissions.
     """
@@ -201,7 +201,7 @@ class Simulation:
         self._refused: dict[tuple[int, Hashable], tuple[Ledger, TrackedPod]] = {}
 
     def run(self, events: Iterable[Event]) -> Result:
-        """Go through the events, and look where everybody is."""
+        """Go through the events, and return where every pod is."""
         for event in events:
             if self._whole and self._lots and not self._let_in(self._lots[-1]):
                 break
@@ -245,7 +245,7 @@ class Simulation:
         return found
 
     def _place(self, lot: _PodRun) -> None:
-        """Bind a pod to a node and let it decide; again on others while retries are left."""
+        """Bind a pod to a node and let it decide; try other nodes while retries are left."""
         retries = self._retries if lot.item.owner and lot.only is None else 0
         barred = frozenset[int]() if lot.only is not None else self._barred(lot.item.placing)[0]
         while not lot.bound and lot.tries <= retries:

@@ -1,4 +1,4 @@
-"""What if the node had another policy, or its pods were packed anew? Pure; nothing running is ever moved by this.
+"""What if the node had another policy, or its pods were packed again? Pure; nothing running is ever moved by this.
 
 The pods that are there are admitted once more to the empty node, under the rules in question: in the order of their
 admission for another policy or scope, and in several orders for a repack, of which the best is told. A pod's own
@@ -84,7 +84,7 @@ class Forecast:
         order: the order in which they were admitted: "admission", "largest" or "bound".
         tried: all orders that were tried.
         lines: pods in order of admission.
-        ledger: who would hold what.
+        ledger: what each pod would hold.
         before, after: the largest aligned request that one NUMA node can still meet: "cpu" -> CPUs, memory -> bytes.
     """
 
@@ -117,7 +117,7 @@ class WhatIf:
     Attributes:
         now: the managers as they are.
         then: the managers in question: another policy or scope, or the same.
-        ledger: who holds what.
+        ledger: what each pod holds.
         outside: pods that were refused and do not run, in order of arrival.
         exempt: why a pod is left alone, "" when it is not.
     """
@@ -136,7 +136,7 @@ class WhatIf:
 
 
 def what_if(question: WhatIf, *, repack: bool) -> Forecast:
-    """Admit everybody anew.
+    """Admit every pod again, to the empty node.
 
     Args:
         question: what is asked.

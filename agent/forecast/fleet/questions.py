@@ -1,4 +1,4 @@
-"""What a fleet is asked: who waits and where that would fit now, who is misaligned, what the largest request is.
+"""What a fleet is asked: which pods wait and where they would fit now, which are misaligned, the largest request.
 
 "Would fit" is the node's own decision, from its summary: the same managers, the same grants, the same line. On top of
 it stand the scheduler's filters: sums, taints, selectors. What the scheduler looks at beside those is not asked.
@@ -70,7 +70,7 @@ class Trouble:
         since: seconds since the epoch, 0 for unknown.
         why: one sentence.
         cpus: thousandths that it requests.
-        fits: where it would fit now; None where nobody was asked.
+        fits: where it would fit now; None where no node was asked.
         advice: one sentence.
     """
 
