@@ -21,7 +21,7 @@ class Stoppable(Protocol):
 
 
 class Ending:
-    """Whether somebody said so."""
+    """Whether a signal came, and the service that it stops."""
 
     def __init__(self) -> None:
         self._told = False

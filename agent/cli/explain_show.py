@@ -201,7 +201,7 @@ def _preferred(said: HintList) -> str:
 
 
 def _lost(merge: Merge) -> str:
-    """Who lost, those with one reason together."""
+    """Return the node sets that lost, those with one reason together."""
     groups: dict[str, list[NodeSet]] = {}
     for each in merge.losers[:MOST_LOSERS]:
         by = f" by {', '.join(each.by)}" if each.by else ""

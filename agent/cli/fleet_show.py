@@ -163,7 +163,7 @@ def _fits(found: Fits | None) -> str:
 
 
 def _age(seconds: float) -> str:
-    """In the largest unit that is whole; a clock that is behind makes nobody wait for less than nothing."""
+    """Return an age in the largest unit that is whole; seconds below 0 (a clock that is behind) count as 0."""
     for unit, name in ((86_400, "d"), (3600, "h"), (60, "m")):
         if seconds >= unit:
             return f"{int(seconds // unit)}{name}"

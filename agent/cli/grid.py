@@ -1,8 +1,8 @@
 """Tables that hold in a narrow terminal: a line breaks after a comma or a space, never inside a number or a word.
 
-A terminal that cuts "33-35" in two shows CPUs that nobody has. So a column is only made as narrow as its longest
-part; where that does not do, the caller gives another set of columns, and what stands below a row (a reason, devices)
-has the whole width. What is still too wide is left to the terminal.
+A terminal that cuts "33-35" in two shows CPUs that no container has. So a column is only made as narrow as its
+longest part; where that does not do, the caller gives another set of columns, and what stands below a row (a reason,
+devices) has the whole width. What is still too wide is left to the terminal.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 @contextmanager
 def quickly() -> Iterator[None]:
-    """While it lasts, no garbage is looked for, since what a module makes stays, and the system trusts nobody.
+    """Import without garbage collection, since what a module makes stays, and without the system's certificates.
 
     aiohttp reads all certificates of the system when it is imported, for a context that the agent does not use: it
     trusts the CA of its cluster alone (https://github.com/aio-libs/aiohttp/blob/v3.14.5/aiohttp/connector.py,

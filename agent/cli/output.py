@@ -24,10 +24,10 @@ _THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno
 
 
 class ReaderGoneError(NumalignError):
-    """Whoever read our output reads no more: `numalign topology | head`."""
+    """The reader of our output has closed its end: `numalign topology | head`."""
 
     def __init__(self) -> None:
-        super().__init__("standard output: nobody reads it any more")
+        super().__init__("standard output: its reader has closed it")
 
 
 class _Standard(io.RawIOBase):
@@ -69,7 +69,7 @@ def guard() -> None:
         raise HostError("standard output", "is closed; redirect it to a file, or to /dev/null")
     own = sys.__stdout__
     if own is None or sys.stdout is not own:
-        return  # whoever put it there looks after it
+        return  # the program that replaced it looks after it
     own.flush()
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(_Standard()), encoding=own.encoding, errors=own.errors,

@@ -1,4 +1,4 @@
-"""`numalign plan`: what would become of the running pods under another policy, or packed anew. Changes nothing."""
+"""`numalign plan`: what would become of the running pods under another policy, or packed again. Changes nothing."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ REFUSED = 1
 """Exit code when a pod that runs would be refused."""
 EXAMPLES = """\b
 Examples:
-  numalign plan --policy single-numa-node      who would have been refused?
-  numalign plan --exclusive auto               who would gain CPUs of its own?
+  numalign plan --policy single-numa-node      which pods would be refused?
+  numalign plan --exclusive auto               which pods gain own CPUs?
   numalign plan --repack                       what would a repack leave free?
   numalign plan --policy restricted --scope pod -o json |
       jq '.pods[] | select(.change == "refused")'
@@ -109,7 +109,7 @@ def as_json(question: WhatIf, answer: Forecast) -> dict[str, Any]:
 
 
 def gained(question: WhatIf, answer: Forecast) -> tuple[Gain, ...]:
-    """Who would have CPUs of its own that has none now."""
+    """Return the pods whose containers would gain CPUs of their own."""
     refused = {
         line.uid: line.why for line in answer.lines if line.change in (Difference.REFUSED, Difference.STILL_REFUSED)
     }

@@ -48,7 +48,7 @@ def command(
       numalign release --state-dir /var/lib/numalign --forget
       numalign release --cluster --namespace numalign-system --within 120
 
-    Exit codes: 0 nobody is confined; 1 some cgroup or node still is; 2 wrong input; 3 a fault of this machine, or an
+    Exit codes: 0 no pod is confined; 1 some cgroup or node still is; 2 wrong input; 3 a fault of this machine, or an
     agent runs.
     """  # noqa: D301 - click's mark for text that is not folded is this very character
     if cluster:
@@ -75,7 +75,7 @@ def command(
         for line in (*left.notes, *_text(released)):
             click.echo(line)
         if forget:
-            click.echo(f"{left.store.path}: {'removed' if forgotten else 'kept, since somebody is still confined'}")
+            click.echo(f"{left.store.path}: {'removed' if forgotten else 'kept, since some pods are still confined'}")
     sys.exit(0 if released.clean else CONFINED)
 
 
@@ -91,7 +91,7 @@ def _text(released: Released) -> list[str]:
         lines += [f"remains: {why}", *paths[:_MOST]]
         if len(paths) > _MOST:
             lines.append(f"  and {len(paths) - _MOST} more")
-    lines.append("nobody is confined any more" if released.clean else "some pods are still confined, see above")
+    lines.append("no pod is confined any more" if released.clean else "some pods are still confined, see above")
     return lines
 
 

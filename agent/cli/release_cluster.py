@@ -1,4 +1,4 @@
-"""`numalign release --cluster`: options from the pod's environment, each node's word as it comes, who remains."""
+"""`numalign release --cluster`: options from the environment, each node's answer, and the nodes that remain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agent.errors import SettingsError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseOptions:
-    """Whom to ask, for how long, and how to reach the API."""
+    """Which agents to ask, for how long, and how to reach the API."""
 
     namespace: str
     daemonset: str

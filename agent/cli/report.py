@@ -1,4 +1,4 @@
-"""What `numalign run` prints: the machine in one sentence, the two tables, and honest words on who says what."""
+"""What `numalign run` prints: the machine in one sentence, the two tables, and the source of each statement."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FATES = {
 def print_report(
     node: StandaloneService, view: NodeView, wrong: list[str], target: Console | None = None, *, foot: bool = True
 ) -> None:
-    """Print it to standard output, or to another console; `foot` adds where things are and who says so."""
+    """Print it to standard output, or to another console; `foot` adds where things are and the source."""
     target = target or show.console()
     show.sentences(target, head(node), "bold")
     show.sentences(target, (f"wrong manifest, not served: {each}" for each in wrong), "red")
@@ -133,7 +133,7 @@ def _notes(node: StandaloneService) -> Iterator[str]:
 
 
 def _kept(node: StandaloneService) -> Iterator[str]:
-    """Of those that the saved ledger had, who has the same now: another manifest is another pod."""
+    """Say which pods of the saved ledger hold the same now: another manifest is another pod."""
     before, now = node.source.recovered.before, node.engine.ledger
     kept = [
         uid

@@ -99,7 +99,7 @@ def command(
     With --pods there is no cluster: the folder is followed, and a manifest that is added, changed or removed is
     admitted or released within a second. SIGTERM ends it and moves nothing; the next start goes on from the ledger.
 
-    Who holds what is on a page of its own, http://127.0.0.1:9178/ by default (settings: page).
+    What each pod holds is on a page of its own, http://127.0.0.1:9178/ by default (settings: page).
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Tables for people: who got what, and what each NUMA node has left. Values come from `agent.app.page.views`.
+"""Tables for people: what each container got, and what each NUMA node has left. Values: `agent.app.page.views`.
 
 Colours and box characters only where a terminal shows them; a pipe gets plain text, wide enough not to be folded.
 """
@@ -80,8 +80,8 @@ def _said(mine: list[Row], *, memory: bool, heard: bool) -> Iterator[Below]:
             yield Below(f"{whose}{name} {', '.join(ids)}", "dim")
     reasons = dict.fromkeys(row.why for row in mine if row.why)
     for why in reasons:
-        whom = [row.container for row in mine if row.why == why]
-        whose = f"{', '.join(whom)}: " if len(whom) < len(mine) else ""
+        containers = [row.container for row in mine if row.why == why]
+        whose = f"{', '.join(containers)}: " if len(containers) < len(mine) else ""
         yield Below(whose + why, next(_colour(row) for row in mine if row.why == why))
 
 

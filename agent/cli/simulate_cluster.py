@@ -133,7 +133,7 @@ def _remedy(remedy: HelpfulChange) -> dict[str, Any]:
 
 
 def print_all(found: ClusterForecast, *, pods: bool, stream: TextIO) -> None:
-    """The answer first, then who went where, then the smallest change."""
+    """Print the answer, then the node of each pod, then the smallest change."""
     bound = stream.isatty() or "COLUMNS" in os.environ
     console = Console(file=stream, width=None if bound else PIPE_WIDTH, highlight=False, emoji=False)
     answer = found.answer
@@ -226,7 +226,7 @@ def _in_words(found: ClusterForecast, remedy: HelpfulChange) -> str:
         spread = ", which aligns them where it can" if remedy.policy is Policy.BEST_EFFORT else ""
         return f"the new pods ask for another policy, numalign.io/policy: {remedy.policy}{spread}"
     if remedy.step is ChangeKind.MOVE:
-        return f"{_who(found, remedy)} leaves {remedy.node}, which is cordoned meanwhile, and goes to {remedy.goes}"
+        return f"{_moved(found, remedy)} leaves {remedy.node}, which is cordoned meanwhile, and goes to {remedy.goes}"
     if remedy.step is ChangeKind.CPUS:
         more = "" if remedy.exact else ", or more than that"
         return f"{many(remedy.cpus, 'CPU')} for the largest container of each new pod{more}"
@@ -235,8 +235,8 @@ def _in_words(found: ClusterForecast, remedy: HelpfulChange) -> str:
     return f"{many(remedy.count, 'more node')} like {remedy.node}{'' if remedy.exact else ', or fewer'}"
 
 
-def _who(found: ClusterForecast, remedy: HelpfulChange) -> str:
-    """A summary names no pod: what it holds says which one it is."""
+def _moved(found: ClusterForecast, remedy: HelpfulChange) -> str:
+    """Describe the pod to move by what it holds: a summary names no pod."""
     site = next(site for site in found.answer.sites if site.name == remedy.node)
     held = CpuSet.union(site.summary.ledger.cpus.assigned[remedy.pod].values())
     return f"the pod that holds {'CPU' if len(held) == 1 else 'CPUs'} {held}"

@@ -1,4 +1,4 @@
-"""`numalign state`: who holds what, from the saved ledger. Works while the agent runs, and when it does not."""
+"""`numalign state`: what each pod holds, from the saved ledger. Works while the agent runs, and when it does not."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ Examples:
 @click.option("--output", "-o", type=click.Choice(["table", "json", "svg", "ledger"]), default="table",
               show_default=True)  # fmt: skip
 def command(*, state_dir: Path, config: Path | None, root: str | None, output: str) -> None:
-    """Show who holds what, from the saved ledger.
+    """Show what each pod holds, from the saved ledger.
 
     NUMA nodes are shown where the ledger is of the machine at hand (or of --root). `--output svg` draws the machine
-    and who holds what on it; `--output ledger` prints the ledger itself, as it is saved.
+    and what each pod holds on it; `--output ledger` prints the ledger itself, as it is saved.
     """
     store = Checkpoint(state_dir / "checkpoint.json")
     saved = saved_in(store)

@@ -1,6 +1,6 @@
 """`numalign topology`: what a machine is, for people, for programs, and as a picture.
 
-Works offline on anything that --root accepts; with --ledger it also shows who holds what.
+Works offline on anything that --root accepts; with --ledger it also shows what each pod holds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 
 UNBOUND = 4096
-"""Columns of output that is no terminal: lines are cut by whoever reads it."""
+"""Columns of output that is no terminal: its reader cuts the lines."""
 EXAMPLES = """\b
 Examples:
   numalign topology
@@ -42,7 +42,7 @@ Examples:
 @click.option("--root", metavar="MACHINE", default=None, help="A machine that is not this one; see below.")
 @click.option("--output", "-o", type=click.Choice(["text", "json", "svg"]), default="text", show_default=True)
 @click.option("--ledger", metavar="CHECKPOINT", type=click.Path(path_type=Path), default=None,
-              help="Show who holds what, from this saved ledger.")  # fmt: skip
+              help="Show what each pod holds, from this saved ledger.")  # fmt: skip
 @click.option("--file", "-f", "target", type=click.Path(dir_okay=False, path_type=Path), default=None,
               help="Write to this file instead of the terminal.")  # fmt: skip
 @click.option("--full", is_flag=True, help="Every core and device, and equal nodes one by one.")
@@ -126,7 +126,7 @@ def _print(stream: TextIO, machine: Machine, ledger: Ledger | None, output: str,
 
 
 def _facts(machine: Machine, ledger: Ledger | None) -> dict[str, object]:
-    """The machine's facts; with a ledger also who holds what, in the order of admission."""
+    """The machine's facts; with a ledger also what each pod holds, in the order of admission."""
     facts: dict[str, object] = to_facts(machine)
     if ledger is not None:
         from agent.observe.drawing.holders import holders  # noqa: PLC0415 - loads the drawing, as above

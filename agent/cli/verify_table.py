@@ -32,8 +32,8 @@ def print_report(left: Leftovers, report: VerifyReport, lines: Iterable[ReportLi
     _inherited(target, [each for each in report.narrow if each.inherited])
     own = [each for each in report.narrow if not each.inherited]
     for each in own[:threads]:
-        who = f"{each.pod} {each.container}".strip() or each.path
-        show.sentences(target, [f"thread {each.thread} of {who} chose CPUs {each.cpus} of {each.of}: its own affair"])
+        of = f"{each.pod} {each.container}".strip() or each.path
+        show.sentences(target, [f"thread {each.thread} of {of} chose CPUs {each.cpus} of {each.of}: its own affair"])
     if len(own) > threads:
         show.sentences(target, [f"and {len(own) - threads} threads more; --output json names them"])
     show.sentences(target, left.notes, "yellow")

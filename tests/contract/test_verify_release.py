@@ -242,7 +242,7 @@ def test_s17_release_leaves_nobody_confined_and_says_what_remains(site: Site) ->
         }
     again = site.run("release")
     assert again.exit_code == 0
-    assert "nobody is confined any more" in again.stdout
+    assert "no pod is confined any more" in again.stdout
     assert (site.folder / "state" / "checkpoint.json").is_file()
 
 
