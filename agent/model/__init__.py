@@ -8,7 +8,7 @@
     workload   pods that a manifest or a dump asks for: workload_kinds and pod_templates read objects, owners counts
                every pod once, manifest_hints says what is odd, allocated takes what a running pod really has
     hint       Hint, and the three things a provider can say
-    ledger     Ledger: who holds what; ledgerjson saves and loads it
+    ledger     Ledger: what each pod holds; ledgerjson saves and loads it
     outcome    Admitted | Refused: a refusal is a value
 
 Nothing here decides; `agent.core` does.

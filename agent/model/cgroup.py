@@ -35,7 +35,7 @@ class Cgroup:
         qos: class of the slice it lies in.
         pod_uid: uid as the API writes it (dashes), "" above pods.
         container_id: the runtime's id, "" above containers; "conmon-<id>" for CRI-O's monitor of a container, and the
-            folder's own name for what no runtime is known to make: both are nobody's container.
+            folder's own name for what no runtime is known to make: neither is a container of a pod.
         cpus, mems: what is asked for (cpuset.cpus, cpuset.mems); empty on v2 means inherited.
         effective_cpus, effective_mems: what the kernel makes of it.
         quota: cpu.max (v2) or cpu.cfs_quota_us (v1) text, "" where there is none.
@@ -127,7 +127,7 @@ class Drift:
     Attributes:
         path, file: where; file is "cpuset.cpus" or "cpuset.mems".
         wanted, asked, effective: the set wanted, the one the cgroup asks for now, and what the kernel makes of it.
-        cause: who or what made the difference.
+        cause: the writer or the event that made the difference.
     """
 
     path: str

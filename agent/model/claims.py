@@ -32,7 +32,7 @@ class ClaimDevice:
     Attributes:
         claim: the claim's name, in the pod's namespace.
         driver, pool, device: as the driver publishes it.
-        nodes: NUMA nodes it is local to, any number; None where nobody says: then it gives no hint.
+        nodes: NUMA nodes it is local to, any number; None where they are unknown: then it gives no hint.
         why: which attribute or file says so; of an unknown one why.
         address: its PCI address, "" where it has none.
         share: which share of a device that several claims share, "" for all of it.

@@ -21,7 +21,7 @@ class Device:
 
     Attributes:
         id: its plugin's id, or a PCI address.
-        nodes: NUMA nodes it is local to, any number; None where nobody says (no topology). An empty set is what a
+        nodes: NUMA nodes it is local to, any number; None for unknown ones (no topology). An empty set is what a
             plugin says that reports a topology without nodes: near no node at all.
         healthy: only healthy devices are handed out.
     """

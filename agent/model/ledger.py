@@ -1,4 +1,4 @@
-"""Ledger: who holds what, one immutable value. Changed by making a new one (`dataclasses.replace`).
+"""Ledger: what each pod holds, one immutable value. Changed by making a new one (`dataclasses.replace`).
 
 Three books, each owned by one module of `agent.core`, and a record per pod:
 
@@ -31,8 +31,8 @@ class CpuBooks:
         assigned: pod uid -> container name -> CPUs. Under pod-level management also the shares of a pod's own pool.
         pools: pod uid -> the CPUs of a pod managed as a whole (PodLevelResourceManagers, kubelet rule 4.12).
         confined: pod uid -> confinement of pods that share CPUs of some nodes (numalign.io/align).
-        mixed: pod uid -> container name -> the shared CPUs that it may use beside its own (numalign.io/mixed): of
-            nobody, and granted to nobody while it lives. Empty: the shared pool as it is.
+        mixed: pod uid -> container name -> the shared CPUs that it may use beside its own (numalign.io/mixed):
+            no pod owns them, and none is granted them while it lives. Empty: the shared pool as it is.
         reusable: (pod uid, CPUs) left by init containers, or None.
     """
 

@@ -29,7 +29,7 @@ MAX_RESOURCES = 64
 MAX_AMOUNTS = 1000
 """Requests and limits of all containers of a pod: more are not even read one by one."""
 MOST_WEIGHT = 10_000
-"""Bytes, see `agent.model.pod.weight`: a hundred pods fit into a checkpoint of 1 MiB, whoever wrote them."""
+"""Bytes, see `agent.model.pod.weight`: a hundred pods of any author fit into a checkpoint of 1 MiB."""
 _INT32 = 2**31 - 1
 
 _SUBDOMAIN = re.compile(

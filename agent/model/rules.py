@@ -294,9 +294,9 @@ class Rules:
         empty_resources_ignored: gate PodLevelResourcesFixKubeletQOSClass of 1.37 (kubelet rule 8.1).
         requests_as_written: gate PodLevelResourcesFixDefaulting of 1.37 (kubelet rule 8.1).
         keep_shared: refuse a grant that would empty the shared pool (safety rule S5); off only in the parity harness.
-        only_offered: never hand out a CPU that somebody else holds or that is reserved, where the kubelet's averages
+        only_offered: never hand out a CPU that another pod holds or that is reserved, where the kubelet's averages
             would (kubernetes issues 124066, 140495); off only in the parity harness.
-        advertised: resources that the Node has, so that scheduler and kubelet count who asks for them in his limits;
+        advertised: resources that the Node has, so that scheduler and kubelet count the pods with limits on them;
             None where there is no Node to ask (a recorded machine, a folder of manifests).
         pcie: whether it counts how near devices are within a NUMA node.
         exclusive: which containers of pods that are not Guaranteed get their whole CPUs for themselves, where neither
@@ -335,8 +335,9 @@ class Rules:
     def may_take(self, resource: str, namespace: str, *, by_limit: bool = False) -> bool:
         """Whether pods of a namespace may have devices of a resource that numalign hands out itself.
 
-        By a limit, whoever the scheduler sent: where the Node has the resource. Past it (by annotation, or by a limit
-        on a resource that no Node has: the kubelet lets that in where the pod names its node) those of the settings.
+        By a limit, every pod that the scheduler sent: where the Node has the resource. Past it (by annotation, or by
+        a limit on a resource that no Node has: the kubelet lets that in where the pod names its node) those of the
+        settings.
         """
         if by_limit and (self.advertised is None or resource in self.advertised):
             return True

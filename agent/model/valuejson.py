@@ -2,8 +2,8 @@
 
 A `Form` says how: what a summary and the state file have (`PLAIN`), and what the saved ledger has
 (`agent.model.ledgerjson`). Sets of CPUs and nodes are texts in the kernel's list format. In a plain form what equals
-its field's default is left out, so that a reader of an older version understands a newer writer who does not use what
-is new. A reader refuses what it does not know, and names it. Nothing that is read is trusted: bounds are
+its field's default is left out, so that an older reader understands a newer writer that does not use what is new. A
+reader refuses what it does not know, and names it. Nothing that is read is trusted: bounds are
 `agent.model.fields`'.
 
 Thousands of such values are read at once: readers and writers are made once for each type, a path is made only for a
@@ -119,7 +119,7 @@ class Shared:
     """
 
     MOST = 100_000
-    """So many are kept; then it begins anew: whoever writes documents may write no two alike."""
+    """So many are kept; then the cache starts empty: the documents of a hostile writer may all differ."""
 
     def __init__(self, *kinds: type) -> None:
         self.kinds = frozenset(kinds)
