@@ -74,7 +74,7 @@ def check_kernel(settings: Settings, release: str) -> None:
     """Refuse what the kernel cannot do without harm; `release` as uname has it.
 
     Before 6.2 each write of a cpuset resets the affinities that the threads below it chose (safety
-    rule S6: nobody runs on another's CPUs). The pool
+    rule S6: no container runs on another's CPUs). The pool
     changes with every pod, and a mixed container's threads choose theirs: its shared part must then never change.
 
     Raises:

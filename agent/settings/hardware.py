@@ -1,7 +1,7 @@
 """Settings that name hardware that went: what is left of them, and what is missed, one sentence each. Pure.
 
 Used by `agent.app.setup` before the rules are made, which refuse what a machine cannot give. A CPU that went offline,
-huge pages that were allocated late or a NUMA node that was taken out are no mistakes of whoever wrote the settings:
+huge pages that were allocated late or a NUMA node that was taken out are no mistakes in the settings:
 the machine is followed in any case, at the next start too, and the settings hold again as soon as the hardware is
 back. What names hardware that was never there is a mistake; the rules say so.
 

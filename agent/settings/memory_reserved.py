@@ -34,8 +34,8 @@ def memory_rules(
         node_allocatable: bytes by memory resource that kubeReserved, systemReserved and evictionHard come to.
         machine: whose nodes these are.
         tier: which nodes count for requests.
-        compatibility: the kubelet lets nobody reserve huge pages, since no setting of Node Allocatable names them
-            and its sums must agree; under FIXED their sums are not compared.
+        compatibility: the kubelet allows no reservation of huge pages, since no setting of Node Allocatable names
+            them and its sums must agree; under FIXED their sums are not compared.
         parts: what the bytes of memory in `node_allocatable` are made of, for the sentence.
 
     Raises:

@@ -223,7 +223,7 @@ class DraSettings(Section):
 
 
 class Page(Section):
-    """The node page (safety rule S20): who holds what on this node, with pods' names, read only."""
+    """The node page (safety rule S20): what each pod holds on this node, with pods' names, read only."""
 
     enabled: Annotated[StrictBool, Field(description="Whether the agent serves the page.")] = True
     address: Annotated[
@@ -303,7 +303,7 @@ class Settings(Section):
         CpuList | None,
         Field(
             alias="reservedSystemCPUs",
-            description="CPUs that numalign grants to nobody; they replace the reserved number.",
+            description="CPUs that numalign grants to no pod; they replace the reserved number.",
         ),
     ] = None
     exclusive_containers: Annotated[

@@ -12,7 +12,7 @@ from agent.model.rules import Compatibility, Minor
 from agent.settings.kinds import Answers
 
 UNTOLD = Minor.V1_36
-"""Whose answers are given while nobody has told the kubelet's version: no Node was ever read, or there is none."""
+"""The version that counts while the kubelet's is unknown: no Node was ever read, or there is none."""
 LONGEST = 64
 """Letters of a version that are kept."""
 _VERSION = re.compile(r"v?(\d{1,3})\.(\d{1,4})(?:[.+-].*)?", re.ASCII)

@@ -23,7 +23,7 @@ HEAD = f"""# Settings
 or `--config FILE`. numalign takes names and values of
 [KubeletConfiguration]({KUBELET})
 as they are, so you can paste the managers' part of a kubelet's file. It ignores other valid keys of a kubelet with a
-warning. A key that nobody knows is an error. Changes take effect while the agent runs, within a second. They never
+warning. An unknown key is an error. Changes take effect while the agent runs, within a second. They never
 move a running pod. A wrong file changes nothing but the kill switch: the agent keeps the old settings, obeys
 `observeOnly: true`, and says why. `numalign config check FILE` says it beforehand.
 """
