@@ -91,9 +91,9 @@ class Confiner:
     """The provider.
 
     Args:
-        machine: as the managers see it; where its nodes are the kubelet's own and no kernel's (defect D23), nobody is
+        machine: as the managers see it; where its nodes are the kubelet's own and no kernel's (defect D23), no pod is
             confined.
-        rules: with cpuManagerPolicy none, no set of CPUs is written, and nobody is confined.
+        rules: with cpuManagerPolicy none, no set of CPUs is written, and no pod is confined.
         usable: CPUs of the pool of an empty node that may be counted on: without those that the system keeps.
     """
 

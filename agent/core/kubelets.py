@@ -45,7 +45,7 @@ class KubeletRules:
         distribute_in_socket: distribute-cpus-across-numa with align-by-socket prefers nodes of one socket (kubernetes
             PR 139778).
         share_lowered: distribute-cpus-across-numa lowers the even share to what each chosen node can give. Where
-            defect D2 chose a node with less, nobody is left to give the rest, and the kubelet never returns; numalign
+            defect D2 chose a node with less, none is left to give the rest, and the kubelet never returns; numalign
             says "accounting error", as kubelet 1.36 does.
         shared_memory_unasked: the memory manager asks nothing for a container that shares its pod's memory (gate
             PodLevelResourceManagers); before, it had no node for it (defect D10).

@@ -1,1 +1,1 @@
-"""The ledger's books: rules that never break, who uses what, and how large a request still fits."""
+"""The ledger's books: rules that never break, what each pod uses, and how large a request still fits."""

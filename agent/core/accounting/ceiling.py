@@ -2,7 +2,7 @@
 
 What counts is what a grant came to, whatever the reason that its CPUs are exclusive: the sum over the ledger of a
 namespace's pods. So `over` looks at the ledger before and after a decision, and refuses what takes a namespace past
-its ceiling. Whoever holds more already (the ceiling was lowered, or the grant was adopted) keeps it.
+its ceiling. A namespace that holds more already (the ceiling was lowered, or the grant was adopted) keeps it.
 
 Asked by `agent.core.admission.node` after an admission and by `agent.core.admission.resize` after a growth.
 """
@@ -31,8 +31,8 @@ def over(rules: Rules, namespace: str, before: Ledger, after: Ledger) -> Refusal
     Args:
         rules: with the ceilings.
         namespace: of the pod that is decided on; both ledgers know the pod as one of its.
-        before: who holds what without the decision.
-        after: who holds what with it.
+        before: the ledger without the decision.
+        after: the ledger with it.
     """
     ceiling = rules.ceilings.of(namespace)
     if ceiling is None:

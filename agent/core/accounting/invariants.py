@@ -155,7 +155,7 @@ def _within_pods(ledger: Ledger) -> Iterator[str]:
 
 
 def _mixed(ledger: Ledger, machine: Machine) -> Iterator[str]:
-    """The shared part of a mixed set is nobody's own, and online."""
+    """Say where the shared part of a mixed set is offline, or granted to a container."""
     own = granted(ledger.cpus) if ledger.cpus.mixed else CpuSet()
     for uid, parts in sorted(ledger.cpus.mixed.items()):
         for name, part in sorted(parts.items()):

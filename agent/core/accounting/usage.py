@@ -1,4 +1,4 @@
-"""What each NUMA node has and who uses it, counted from the ledger: for tables, metrics and explanations. Pure.
+"""What each NUMA node has and what is in use, counted from the ledger: for tables, metrics and explanations. Pure.
 
 exclusive   CPUs granted to containers                shared   the pool that everyone else runs on
 reserved    CPUs kept for the system (they are in the pool too, unless strict-cpu-reservation)

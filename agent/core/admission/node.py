@@ -1,4 +1,4 @@
-"""The managers of one node: who is admitted and gets what, and what goes back (`Node`).
+"""The managers of one node: which pods are admitted, what they get and give back (`Node`).
 
 Called by the engine (the pod was seen), by `explain` and `simulate` (a pod that may never exist) and by the parity
 harness. How one pod goes through them is for `agent.core.admission.pod`. Order of the providers everywhere: devices,
@@ -144,7 +144,7 @@ class Node:
         """Decide on one pod.
 
         Args:
-            ledger: who holds what now.
+            ledger: what each pod holds now.
             pod: the newcomer. One that is in the ledger already keeps what it holds (Compatibility.FIXED): a restart
                 moves nothing. The kubelet admits such a pod again (defects D1, D4, D9).
             settings: policy, scope and CPU options of this pod, instead of the node's.
@@ -242,7 +242,7 @@ class Node:
         return found if isinstance(found, cpus.CpuManager) else self._cpus
 
     def judged(self, ledger: Ledger, record: PodRecord, options: CpuOptions | None = None) -> PodRecord:
-        """The record with its grant judged anew: aligned or not, and why."""
+        """Return the record with its grant judged again: aligned or not, and why."""
         return self._judge.judged(ledger, record, by_socket=self._by_socket(options))
 
     def judged_elsewhere(self, ledger: Ledger, record: PodRecord, settings: PodSettings) -> PodRecord:

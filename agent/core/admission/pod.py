@@ -61,7 +61,7 @@ class Admission:
     """One pod on its way.
 
     Args:
-        pod, ledger: the pod, and who holds what now.
+        pod, ledger: the pod, and what each pod holds now.
         topology: the rules for this pod.
         providers: in the order in which they are asked; all of them with this pod's options.
         positions, order: of the machine's nodes, for the merge.
@@ -103,7 +103,7 @@ class Admission:
         self.hints: dict[str, Hint] = {}
 
     def run(self) -> Refusal | None:
-        """Go through all containers; None when nobody refused."""
+        """Go through all containers; None when no provider refused."""
         if self._topology.policy is Policy.NONE:
             return self._each_container(lambda _: ANY_NODES)
         if self._topology.scope is Scope.CONTAINER:

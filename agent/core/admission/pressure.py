@@ -1,6 +1,6 @@
 """Whether memory that is to be bound fits what its NUMA nodes really have (safety rule S7). Pure.
 
-The books know what pods were granted. What others hold there (Burstable pods, programs of the host, tmpfs, the
+The books know what pods were granted. What else holds memory there (Burstable pods, programs of the host, tmpfs, the
 kernel) is not in them, and a container that is bound to a full node is killed while other nodes have memory. The
 rule, for every set of nodes that the newcomer is bound to, alone and together with each set of an earlier pod that
 overlaps it, in bytes:
@@ -20,7 +20,7 @@ kernel keeps a few free pages for itself (min_free_kbytes).
 
 What the node's own memory policy grants is judged by the node's `onMemoryShortage`. What a pod asks for itself
 (numalign.io/align: numa,memory, numalign.io/move-memory) is always judged, by its limit, and at least `widen`: on a
-full node the kernel looks for room by killing, and other tenants' pods may be what it finds. Where nobody knows what
+full node the kernel looks for room by killing, and other tenants' pods may be what it finds. Where it is unknown what
 the nodes have, nothing is bound by a pod's own wish.
 """
 
@@ -169,7 +169,7 @@ def judged(
 
 
 def still_unbound(before: PodRecord, judged: PodRecord) -> PodRecord:
-    """A record that was judged anew, with what it said of memory that is not bound: that stays so."""
+    """Carry over to a record that was judged again what it said of memory that is not bound: that stays so."""
     kept = {name: why[why.index(UNBOUND) :] for name, why in before.why.items() if name and UNBOUND in why}
     why = {name: f"{judged.why[name]}; {text}" if name in judged.why else text for name, text in kept.items()}
     return replace(judged, why={**judged.why, **why}, aligned={**judged.aligned, **dict.fromkeys(why, False)})

@@ -22,7 +22,7 @@ is left alone. Each of them may keep it from getting more (`no_more`), and that 
 past its ceiling (`agent.core.accounting.ceiling`).
 
 What cannot be had leaves the container with what it has, and says so: a resize is never ignored in silence, and never
-costs a container what it was promised (KEP 1287). Whoever was refused so is tried again when something is released.
+costs a container what it was promised (KEP 1287). A refused resize is tried again when something is released.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class _Resize:
         self._cpus = node.cpu_provider(options)
         self._refused: dict[str, str] = {}
         self._fixed = node.rules.compatibility is Compatibility.FIXED
-        self._shares = "" in self._record.why  # refused once and left on the shared pool: a resize admits nobody
+        self._shares = "" in self._record.why  # refused, left on the shared pool: a resize admits no pod
 
     def run(self) -> Resized:
         names = {each.name for each in self._record.pod.containers}

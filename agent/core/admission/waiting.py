@@ -1,11 +1,12 @@
 """The line of pods that wait for room (onMisalignment: wait, safety rule S11). Pure.
 
-    * order of arrival: whenever room appears, whoever came first is tried first;
-    * nobody waits for what can never be: a pod that an empty node would refuse is refused at once;
+    * order of arrival: whenever room appears, the pod that came first is tried first;
+    * a pod that even an empty node would refuse is refused at once: its wait could never end;
     * the head of the line is neither blocked nor delayed by those behind it: one of them may go only if, whichever
       pod ends next (or if all end), the head would fit as well as without it;
-    * it holds back pods of its own namespace for as long as it waits, those of others only while its own wait is
-      young (waiting.holdBackOthers): one tenant's pod that asks for the whole node does not stop everybody else's;
+    * it holds back pods of its own namespace for as long as it waits, and those of other namespaces only while its
+      own wait is young (waiting.holdBackOthers): one tenant's pod that asks for the whole node does not stop all
+      other tenants' pods;
     * places are few, since each costs sandboxes, and shared by the namespaces: see `crowded`;
     * waiting is bounded: after the limit a pod is refused for good.
 
@@ -28,7 +29,7 @@ from agent.model.outcome import Admitted, Refusal
 from agent.model.pod import Pod
 
 MOST_DEPARTURES = 64
-"""So many single departures are looked at, those who came last first: a bound on the time, not on the rule."""
+"""So many single departures are looked at, the latest pods first: a bound on the time, not on the rule."""
 BEHIND = "pods that came before it wait for room, and it would delay them"
 """The message of a refusal of one that would fit."""
 
@@ -54,20 +55,20 @@ class Waiting:
 
 
 def by_arrival(queue: Sequence[Waiting]) -> list[Waiting]:
-    """In order of arrival; of those who came together, the older pod, then the smaller uid."""
+    """Sort by arrival; of pods that came together, the older one, then the smaller uid."""
     return sorted(queue, key=lambda each: (each.since, each.pod.created, each.pod.uid))
 
 
 def overdue(queue: Sequence[Waiting], now: float, limit: float) -> list[Waiting]:
-    """Those who have waited longer than the limit."""
+    """Return the pods that have waited longer than the limit."""
     return [each for each in by_arrival(queue) if now - each.since > limit]
 
 
 def crowded(queue: Sequence[Waiting], most: int) -> list[Waiting]:
-    """Who has no place where at most so many may wait.
+    """Return the pods that have no place where at most so many may wait.
 
     While there are more, the namespace with the most of them gives up its latest; of several such namespaces, the one
-    whose latest came last. So nobody loses a place to a namespace that has as many, and the head keeps its own as
+    whose latest came last. So no pod loses a place to a namespace that has as many, and the head keeps its own as
     long as another namespace, or another pod of its own, can give one up.
     """
     left, out = by_arrival(queue), list[Waiting]()
@@ -99,10 +100,10 @@ def hopeless(node: Node, pod: Pod, settings: PodSettings, prepare: Prepare = _as
 def may_pass(
     node: Node, without: Ledger, within: Ledger, pod: Pod, ahead: Sequence[Waiting], young: float = -inf
 ) -> bool:
-    """Whether a newcomer that fits may go in before those who wait.
+    """Return True if a newcomer that fits may go in before the pods that wait.
 
-    It delays the first of them by nothing: the first of those that hold it back, which are its own namespace's, and
-    of the others' those who came after `young`.
+    It must not delay the first pod that holds it back. All waiting pods of its own namespace hold it back, and those
+    of other namespaces that came after `young`.
     """
     holding = (each for each in by_arrival(ahead) if each.since > young or each.pod.namespace == pod.namespace)
     head = next(holding, None)
@@ -113,15 +114,15 @@ def let_in(
     node: Node, ledger: Ledger, queue: Sequence[Waiting], prepare: Prepare = _as_it_is,
     judge: PressureCheck = unjudged, young: float = -inf,
 ) -> tuple[Ledger, tuple[Pod, ...]]:  # fmt: skip
-    """Let in whoever fits now, in order, without harm to those before them.
+    """Let in the pods that fit now, in order, without harm to those before them.
 
     Args:
         node: the managers.
         ledger: the grants.
-        queue: who waits.
+        queue: the pods that wait.
         prepare: the ledger that a pod is admitted to (devices that the kubelet gave it already are in it).
         judge: holds it against the nodes' real memory (safety rule S7).
-        young: whoever came after it holds back pods of other namespaces, too.
+        young: pods that came after it hold back pods of other namespaces, too.
 
     Returns:
         The ledger with their grants, and the pods that were let in, in order.
@@ -140,13 +141,13 @@ def let_in(
 
 
 def _harmless(node: Node, without: Ledger, within: Ledger, head: Waiting) -> bool:
-    """Whether the head could still enter as soon as before, whoever leaves next."""
+    """Return True if the head could still enter as soon as before, whichever pod leaves next."""
     newcomers = set(within.pods) - set(without.pods)
     for decommission in _departures(without):
         before, after = without, within
         for uid in decommission:
             before, after = node.release(before, uid), node.release(after, uid)
-        assert newcomers <= set(after.pods)  # noqa: S101 - nobody who is only just coming in leaves
+        assert newcomers <= set(after.pods)  # noqa: S101 - no pod that is just coming in leaves
         fitted = isinstance(node.admit(before, head.pod, head.settings), Admitted)
         if fitted and not isinstance(node.admit(after, head.pod, head.settings), Admitted):
             return False
@@ -154,7 +155,7 @@ def _harmless(node: Node, without: Ledger, within: Ledger, head: Waiting) -> boo
 
 
 def _departures(ledger: Ledger) -> Iterator[tuple[str, ...]]:
-    """Who may leave next: each holder alone, the latest first, and all together."""
+    """Yield the pods that may leave next: each holder alone, the latest first, and all together."""
     holders = [
         record.pod
         for uid, record in ledger.pods.items()

@@ -2,8 +2,8 @@
 
     naming         which container is which
     desired        what every cgroup shall ask for; plan: the writes, in order; release: their undoing
-    drift          why a cgroup differs; enforced: for whom it does; verify: all of it as a report
-    writers        who else writes cpusets
+    drift          why a cgroup differs; enforced: for which pods it does; verify: all of it as a report
+    writers        which other programs write cpusets
 
 Nothing is written here: `agent.engine` orders, `agent.host.cgroups` writes.
 """

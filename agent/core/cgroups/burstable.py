@@ -1,4 +1,4 @@
-"""Grants of Burstable pods: their slice then holds more than the pool, and who is not named below it roams there.
+"""Grants of Burstable pods: their slice then holds more than the pool, and unnamed containers below it may use that.
 
 A Guaranteed pod lies beside the slices; a Burstable pod with CPUs of its own (numalign.io/exclusive) lies in one.
 While the agent runs, every other pod of the slice has the pool by name. One that starts while it is away has what the
@@ -34,7 +34,7 @@ class Standing:
         container: its id, as far as it has one.
         cpus: which CPUs.
         holders: uids of the pods that they are granted to.
-        sandbox: it is the pod's pause process: of its pod, nothing else runs that nobody can name.
+        sandbox: it is the pod's pause process: all other containers of its pod have names.
     """
 
     path: str
@@ -45,22 +45,22 @@ class Standing:
     sandbox: bool
 
     def sentence(self, ledger: Ledger, when: str) -> str:
-        """Who, where, whose, and since when.
+        """Say which pod stands where, on whose CPUs, and since when.
 
         Args:
             ledger: has the pods.
-            when: since when; "" where nobody knows.
+            when: since when; "" for unknown.
         """
         pods = ledger.pods
         whose = ", ".join(pods[uid].pod.key for uid in self.holders)
-        who = pods[self.uid].pod.key if self.uid in pods else f"uid {self.uid}"
+        key = pods[self.uid].pod.key if self.uid in pods else f"uid {self.uid}"
         what = "the pause process of pod" if self.sandbox else "pod"
         where = f"may run on CPUs {self.cpus} of {whose}{when}: {self.path}"
-        return f"{what} {who} started while no agent ran and {where}"
+        return f"{what} {key} started while no agent ran and {where}"
 
 
 def standing(ledger: Ledger, names: Mapping[str, tuple[str, str]], observed: Observed) -> Iterator[Standing]:
-    """Who stands on their CPUs, and is not who they were granted to. What nobody can name may be who they are of.
+    """Yield the containers that may run on CPUs granted to other pods. An unnamed one may be the owner of a grant.
 
     Args:
         ledger: the grants.

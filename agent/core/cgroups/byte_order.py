@@ -25,7 +25,7 @@ def misread(ids: IdSet) -> int:
 
 
 def for_runtime(shared: CpuSet, own: CpuSet) -> CpuSet:
-    """The part of the shared CPUs that a container may be told to the runtime, beside others with CPUs of their own.
+    """The part of the shared CPUs that a container may be told to the runtime, beside other containers' own.
 
     All of it where that reads the same, or where no part of it would do.
 

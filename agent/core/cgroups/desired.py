@@ -2,10 +2,10 @@
 
 In which order it is written says `agent.core.cgroups.plan`.
 
-Called by `agent.core.cgroups.plan` and `agent.core.cgroups.drift` for the whole tree, and through `share` by whoever
-starts one container (NRI's CreateContainer). Pure.
+Called by `agent.core.cgroups.plan` and `agent.core.cgroups.drift` for the whole tree, and through `share` at the
+start of one container (NRI's CreateContainer). Pure.
 
-Where the sets go, so that nobody runs on another's CPUs (safety rule S6; v2 rules:
+Where the sets go, so that no container runs on another's CPUs (safety rule S6; v2 rules:
 https://docs.kernel.org/admin-guide/cgroup-v2.html#cpuset, v1 rules:
 https://docs.kernel.org/admin-guide/cgroup-v1/cpusets.html):
 
@@ -51,10 +51,10 @@ class DesiredSets:
 
     Attributes:
         cpus, mems: the sets.
-        exclusive: the CPUs are a grant: nobody else may run there.
+        exclusive: the CPUs are a grant: no other container may run there.
         shared: the part of them that is no grant: a mixed container has both (numalign.io/mixed).
         structural: its processes all live below, in cgroups that have sets of their own, so that widening it
-            lets nobody onto other CPUs.
+            lets no process onto other CPUs.
         runtime_cpus: what the runtime is answered instead of `cpus`, where that is less
             (`agent.core.cgroups.byte_order`).
     """
@@ -105,9 +105,9 @@ def mixed_part(ledger: Ledger, uid: str, container: str, machine: Machine) -> Cp
 
 
 def managed(ledger: Ledger, rules: Rules) -> bool:
-    """Whether sets of CPUs are written: by the settings, or for those who were granted some before these settings.
+    """Return True if sets of CPUs are written: by the settings, or for grants from before these settings.
 
-    A change to the policy none moves nobody: what runs keeps its CPUs to itself until it ends.
+    A change to the policy none moves no container: what runs keeps its CPUs to itself until it ends.
     """
     return rules.cpu.static or bool(ledger.cpus.assigned or ledger.cpus.pools or ledger.cpus.confined)
 
@@ -117,7 +117,7 @@ def left_over(
 ) -> dict[str, DesiredSets]:
     """`wanted`, where sets of CPUs are not managed any more: those that this agent wrote become what kubepods has.
 
-    Whoever wrote another set since is left alone.
+    A cgroup that has another set since is left alone.
 
     Args:
         wanted: as `desired_sets` has it.
@@ -207,7 +207,7 @@ def one_by_one(
 
 
 def without(ledger: Ledger, uids: Container[str]) -> Ledger:
-    """The ledger as if these pods held no CPUs and were not known, for who looks at the others."""
+    """Return the ledger as if these pods held no CPUs and were not known, to look at all other pods."""
     cpus = ledger.cpus
     return replace(
         ledger, pods=_but(ledger.pods, uids),
@@ -297,8 +297,8 @@ class _Tree:
         uid = cgroup.pod_uid
         own = room_of(self.ledger, uid)
         base = pool_of(self.ledger, uid, self.machine) if self.managed else None
-        # Somebody widened a container: its pod holds it, too. For the agent's own container nothing else does: from
-        # inside a cgroup namespace the kernel lets nobody write its root (nsdelegate, EPERM).
+        # A program widened a container: its pod holds it, too. For the agent's own container nothing else does: from
+        # inside a cgroup namespace the kernel refuses writes to its root (nsdelegate, EPERM).
         stray = base is not None and any(kid.cpus - base - own for kid in self.kids.get(cgroup.path, ()))
         if base is not None and (named or own or stray or uid in self.ledger.cpus.confined):
             self._set(cgroup, DesiredSets(base | own, structural=self.v1 or bool(own)))
@@ -308,7 +308,7 @@ class _Tree:
     def _container(self, cgroup: Cgroup, *, named: bool) -> None:
         uid, name = self.names.get(cgroup.container_id, ("", ""))
         if uid != cgroup.pod_uid:
-            name = ""  # nobody's container, or a status that claims another pod's: the pool, like a sandbox
+            name = ""  # no container of the pod, or a status that claims another pod's: the pool, like a sandbox
         if name == UNSURE:
             desired = self._left_alone(cgroup)
         else:
@@ -330,7 +330,7 @@ class _Tree:
         return loose and confined is not None and cgroup.mems == confined.nodes
 
     def _left_alone(self, cgroup: Cgroup) -> DesiredSets:
-        """One that may hold a grant of its pod: what it has of the pool and of the grants that nobody claims."""
+        """Leave one that may hold a grant of its pod what it has of the pool and of the grants that none claims."""
         uid = cgroup.pod_uid
         pool = pool_of(self.ledger, uid, self.machine) if self.rules.cpu.static else None
         spots = (self.names.get(each.container_id, ("", "")) for each in self.kids.get(parent_of(cgroup.path), ()))

@@ -51,7 +51,7 @@ def label(writes: tuple[Write, ...], drifts: tuple[Drift, ...]) -> tuple[Write, 
 def classify(
     file: str, target: IdSet, last: Last, cgroup: Cgroup, parent: Cgroup | None, machine: Machine
 ) -> Cause | None:
-    """Who made one file of one cgroup differ from `target`; None where nobody did.
+    """Return what made one file of one cgroup differ from `target`; None where it does not differ.
 
     1. It asks for what it should: the kernel gives all of it (no drift), or not what is offline, or the parent lacks.
     2. It was not this agent's writing before: no drift, the plan will write it.
@@ -62,7 +62,7 @@ def classify(
        It is all that the parent has, or what an old runc made of it: systemd's or the runtime's own value is back
        (daemon-reload, a unit's property, an update without a set; https://github.com/systemd/systemd/issues/40438,
        `agent.core.cgroups.byte_order`).
-    5. On v1 somebody took it from the parent, and had to take it from here first.
+    5. On v1 a writer took it from the parent, and had to take it from here first.
     6. Anything else is another writer.
     """
     asked, effective = _sets(cgroup, file)

@@ -1,8 +1,8 @@
 """Whether what was granted is in force: the kernel's word, read back, for every container that exists. Pure.
 
 Called by the engine after every look at the tree. A container whose cgroup is not there yet is neither: nothing can
-be read of it. A grant is exclusive when its container has its set, and when nobody else stands on it by mistake:
-somebody whose own set could not be shrunk (or was widened by another program) may still run there.
+be read of it. A grant is exclusive when its container has its set, and when no other stands on it by mistake: a
+container whose own set could not be shrunk (or was widened by another program) may still run there.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Look:
         throttled: path -> the write that would lift its CPU quota, of those that shall have none (safety rule S16).
         stopped: why nothing is written at all, "" when everything is.
         unfinished: the plan was given up before its end, for a name that it lacked.
-        nameless: ids of what nobody names, and has not for long; of each pod one may be its sandbox.
+        nameless: ids of what has had no name for long; of each pod one may be its sandbox.
     """
 
     ledger: Ledger
@@ -147,7 +147,7 @@ def unenforced(look: Look) -> dict[str, dict[str, str]]:
 
 
 def _never_named(look: Look) -> dict[str, list[str]]:
-    """Pod uid -> paths of what nobody names, where one of them must be a container: a pod has one sandbox."""
+    """Return pod uid -> paths without a name, where one of them must be a container: a pod has one sandbox."""
     found: dict[str, list[str]] = {}
     for cgroup in look.tree.cgroups:
         if cgroup.level is Level.CONTAINER and cgroup.container_id in look.nameless:
@@ -161,7 +161,7 @@ def sentence(unenforced: Unenforced) -> str:
 
 
 def note(unenforced: Unenforced) -> str:
-    """The same for who reads the books; "" where all is in force."""
+    """Return the same for readers of the books; "" where all is in force."""
     return f"the kernel does not have what it holds: {sentence(unenforced)}" if unenforced else ""
 
 

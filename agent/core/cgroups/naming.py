@@ -1,12 +1,12 @@
-"""Which container is which, as far as it can be told without asking anybody. Pure.
+"""Which container is which, as far as the ledger and the cgroups alone tell. Pure.
 
 A container's name is learnt from the API or from the runtime. An agent that starts while both are silent has those
-that were saved with the ledger (`worth_saving`), and two facts more: exclusive sets are disjoint, and nobody but this
+that were saved with the ledger (`worth_saving`), and two facts more: exclusive sets are disjoint, and only this
 agent writes them. So a container that asks for exactly what its pod was granted is the one that it was granted to.
 
-What remains is left where it is: until somebody has named all containers, one that nobody names may be one of those
-whose grants nobody claims. It keeps the CPUs that it has of the pool and of these grants (UNSURE, see
-`agent.core.cgroups.desired`). It gets no grant: the one left over may as well be a sandbox that was made anew.
+What remains is left where it is: until all containers have names, one without may be the owner of a grant that
+none claims. It keeps the CPUs that it has of the pool and of these grants (UNSURE, see
+`agent.core.cgroups.desired`). It gets no grant: the one left over may as well be a new sandbox.
 
 Used by `agent.engine.enforcer` and by the commands that work without an agent (`agent.app.offline.offline`).
 """
@@ -59,11 +59,11 @@ def _of_pod(ledger: Ledger, uid: str, containers: list[Cgroup], found: Found, *,
     record = ledger.pods.get(uid)
     inits = {each.name for each in record.pod.containers if each.kind is ContainerKind.INIT} if record else set()
     spots = {each.container_id: found.get(each.container_id, ("", "")) for each in containers}
-    for number in spots.keys() & grants.keys():  # of a pod that nobody knows (`agent.node.unlisted`)
+    for number in spots.keys() & grants.keys():  # of an unknown pod (`agent.node.unlisted`)
         found[number] = spots[number] = (uid, number)
     standing = {each.container_id for each in containers if each.populated}
     claimed = {name for number, (owner, name) in spots.items() if owner == uid and number in standing}
-    # whose cgroup is another pod's than who claims it (a status may say anything) has no name
+    # a container has no name if its cgroup is of another pod than claims it (a status may say anything)
     nameless = [each for each in containers if spots[each.container_id][0] != uid]
     left = []
     for cgroup in nameless:
@@ -98,7 +98,7 @@ def _beside(ledger: Ledger, uid: str, name: str) -> CpuSet:
 
 
 def nameless(names: Mapping[str, tuple[str, str]], observed: Observed) -> set[str]:
-    """Ids of what runs in pods and was named by nobody: sandboxes, and containers of which nothing is known."""
+    """Return ids of what runs in pods without a name: sandboxes, and containers of which nothing is known."""
     return {
         each.container_id
         for each in observed.cgroups
@@ -148,7 +148,7 @@ def of_pods(names: Mapping[str, tuple[str, str]], uids: Collection[str], living:
 
 
 def worth_saving(ledger: Ledger, names: Mapping[str, tuple[str, str]], living: Collection[str]) -> Found:
-    """The names that the next start needs: of containers with exclusive CPUs or bound memory, nobody else's matter.
+    """Return the names that the next start needs: of containers with exclusive CPUs or bound memory alone.
 
     Bounded by the ledger: those that live, and of each container the one that was named last.
     """

@@ -16,8 +16,8 @@ shrunk; and on v1 no write may leave a child outside its parent (EACCES, EBUSY: 
     B4 shared cgroups widen, parents first. On a release this comes after the CPUs were given up in A: the reverse.
     C  parents that held a place for jumpers shrink to their own sets, children first.
 
-Then memory nodes, which nobody owns: parents widen, containers change, parents shrink. They come last since such a
-write may hang, and must hold up nobody (safety rule S8).
+Then memory nodes, which no container owns: parents widen, containers change, parents shrink. They come last since
+such a write may hang, and must hold up no pod (safety rule S8).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class _Cpus:
         below_first = [*reversed(self.order)]
         users = [cgroup for cgroup in below_first if cgroup.path in shared]
         spans = [cgroup for cgroup in below_first if self._structural(cgroup.path)]
-        # who has few CPUs first: what one gives up, another may get in the same pass, whom all CPUs are open to yet
+        # those with few CPUs first: what one gives up, another that still has all CPUs may get in this pass
         alone = sorted((each for each in below_first if self._exclusive(each.path)), key=lambda c: len(self._now(c)))
         for cgroup in (*users, *alone, *spans):
             target = self.target[cgroup.path]
@@ -129,8 +129,8 @@ class _Cpus:
     def _voids(self, cgroup: Cgroup) -> bool:
         """Whether a shared pod jumps with what lies below it (v2).
 
-        Below it somebody would keep nothing of what it asks for, and would get all that its pod keeps: that may be
-        CPUs of a grant where somebody else wrote the pod's set. So the pod leaves first, onto the common CPUs.
+        Below it a container would keep nothing of what it asks for, and would get all that its pod keeps: that may be
+        CPUs of a grant where another program wrote the pod's set. So the pod leaves first, onto the common CPUs.
         """
         if self.v1 or self._structural(cgroup.path) or self._exclusive(cgroup.path):
             return False
@@ -145,14 +145,14 @@ class _Cpus:
                 self._move(path, target - busy or target - alone or target)
 
     def _common(self) -> CpuSet:
-        """The CPUs that are shared, and stay so: those of every QoS slice after pass A. There others may join.
+        """The CPUs that are shared, and stay so: those of every QoS slice after pass A. There, containers may join.
 
-        Not what any shared cgroup runs on: one that somebody else moved may stand on CPUs of a grant.
+        Not what any shared cgroup runs on: one that another program moved may stand on CPUs of a grant.
         """
         slices = [self.asked[c.path] or c.effective_cpus for c in self.order if c.level is Level.QOS]
         shared = [self.asked[path] for path in self.shared if path not in self.jumping]
         found = reduce(and_, slices) if slices else CpuSet.union(shared)
-        # on v1 a slice holds the place of who is to jump off CPUs that others get
+        # on v1 a slice holds the place of cgroups that are to jump off CPUs that other containers get
         return found - CpuSet.union(self.target[path] - self.wanted[path].shared for path in self.units)
 
     def _grant(self) -> None:
@@ -175,9 +175,9 @@ class _Cpus:
         return [other for other, cpus in decommission.items() if not cpus.isdisjoint(mine)]
 
     def _leaving(self, path: str) -> CpuSet:
-        """What an exclusive container is still to leave, of what others may not join yet.
+        """What an exclusive container is still to leave, of what other containers may not join yet.
 
-        The shared part of a mixed set is never alone: others stand there already.
+        The shared part of a mixed set is never alone: shared containers run there already.
         """
         return self.asked[path] - self.target[path] - self.common
 

@@ -1,6 +1,6 @@
 """Putting things back: the writes that undo enforcement, and those of the CPU quota. Pure.
 
-One switch stops numalign (safety rule S3), release leaves nobody confined (S17), and the quota goes with the grant
+One switch stops numalign (safety rule S3), release leaves no pod confined (S17), and the quota goes with the grant
 (S16).
 
 Called by the engine for `numalign release`, for the kill switch, and, for the quota, after every decision.
@@ -95,7 +95,7 @@ def quota_plan(ledger: Ledger, names: Names, observed: Observed, *, lift: bool) 
 
 
 def _may_be_limited(ledger: Ledger, cgroup: Cgroup) -> bool:
-    """Whether what nobody has named yet has the quota of a container that keeps its own; a sandbox has none."""
+    """Return True if what has no name yet has the quota of a container that keeps its own; a sandbox has none."""
     record = ledger.pods.get(cgroup.pod_uid)
     if cgroup.level is not Level.CONTAINER or record is None or _unlimited(cgroup.quota):
         return False
@@ -142,7 +142,7 @@ def _lost_all(ledger: Ledger) -> dict[str, set[str]]:
 def _restored(ledger: Ledger, names: Names, observed: Observed, *, lost: bool = False) -> list[Write]:
     """Children first: on v1 a child's quota may not exceed its parent's (EINVAL), and a lifted parent has none.
 
-    `lost`: only of containers that lost all of their CPUs, and of their pods where nobody else has some.
+    `lost`: only of containers that lost all of their CPUs, and of their pods where no other container has some.
     """
     writes: list[Write] = []
     lost_all = _lost_all(ledger)

@@ -36,7 +36,7 @@ class ReportLine:
         path, file: which; file as in model.cgroup.Write.
         level: its place.
         pod: namespace/name, "" where the ledger knows no such pod, or above pods.
-        container: its name, "" where it is nobody's.
+        container: its name, "" where it is no container of the pod.
         wanted: what the ledger says; "" where it says nothing.
         asked, effective: what the cgroup asks for, and what is in force.
         exclusive: the CPUs are a grant.
@@ -92,7 +92,7 @@ class VerifyReport:
     Attributes:
         lines: one per file that the ledger says something about, and per quota that should be lifted; tree order.
         narrow: threads with an affinity of their own.
-        nameless: container ids in pods with exclusive CPUs that nobody could name: sandboxes, or unknown.
+        nameless: container ids without a name in pods with exclusive CPUs: sandboxes, or unknown.
     """
 
     lines: tuple[ReportLine, ...] = ()
@@ -171,7 +171,7 @@ def _sets(case: CgroupCase, wanted: Mapping[str, DesiredSets]) -> Iterable[Repor
             if cause is not None and file == MEMS and pages and (cgroup.path, file) not in planned:
                 kept = f"its pages lie on nodes {pages}: they would be moved at once (S4)"
             yield ReportLine(
-                cgroup.path, file, cgroup.level, *_who(case, cgroup), str(target), str(asked), str(effective),
+                cgroup.path, file, cgroup.level, *_place(case, cgroup), str(target), str(asked), str(effective),
                 exclusive=desired.exclusive, cause=cause, kept=kept, barred=barred,
             )  # fmt: skip
 
@@ -190,14 +190,14 @@ def _quotas(case: CgroupCase) -> Iterable[ReportLine]:
     lift = case.lift_quota and case.rules.cpu.static
     for write in quota_plan(case.ledger, case.names, case.observed, lift=lift):
         cgroup = cgroups[write.path]
-        who = _who(case, cgroup)
+        place = _place(case, cgroup)
         yield ReportLine(
-            write.path, write.file, cgroup.level, *who, write.value, write.old, write.old, exclusive=True,
+            write.path, write.file, cgroup.level, *place, write.value, write.old, write.old, exclusive=True,
             cause=Cause.QUOTA,
         )  # fmt: skip
 
 
-def _who(case: CgroupCase, cgroup: Cgroup) -> tuple[str, str]:
+def _place(case: CgroupCase, cgroup: Cgroup) -> tuple[str, str]:
     record = case.ledger.pods.get(cgroup.pod_uid)
     uid, name = case.names.get(cgroup.container_id, ("", ""))
     return record.pod.key if record else "", name if uid == cgroup.pod_uid else ""
@@ -209,7 +209,7 @@ def _narrow(case: CgroupCase) -> Iterable[Narrow]:
         at_start = inherited(dict(threads), every)
         for thread, cpus in threads:
             if cpus != every and cpus.issubset(every):
-                place = _who(case, cgroup)
+                place = _place(case, cgroup)
                 yield Narrow(cgroup.path, *place, thread, str(cpus), str(every), inherited=cpus == at_start)
 
 

@@ -1,7 +1,7 @@
-"""Who else writes cpusets on this node, told from what the kubelet says of itself and from what happens. Pure.
+"""Which other programs write cpusets here, by what the kubelet says of itself and by what happens. Pure.
 
 Two writers undo each other without end, and containers fail to be created in between (safety rule S10). So we never
-fight: whoever is found here, the engine observes and publishes only, and says who it is.
+fight: where another writer is found, the engine observes and publishes only, and names it.
 
     kubelet_writes    the kubelet's configuration, as nodes/configz gives it (never nodes/proxy, safety rule S19)
     state_writes      the kubelet's own state file, cpu_manager_state or memory_manager_state
@@ -111,7 +111,7 @@ def state_writes(file: str, text: str) -> str:
 
 def plugin_writes(names: Iterable[str]) -> tuple[str, ...]:
     """Sentences on the known writers among names of files and sockets, sorted and without repeats."""
-    return tuple(sorted({f"{who} is installed here: {name} is there" for name in names if (who := _program(name))}))
+    return tuple(sorted({f"{own} is installed here: {name} is there" for name in names if (own := _program(name))}))
 
 
 def pod_writes(body: object) -> str:
@@ -119,8 +119,8 @@ def pod_writes(body: object) -> str:
 
     A label or an image's name alone is anybody's to choose, and would let a tenant stop numalign. What counts besides
     is a container that mounts the folder of the runtime's NRI socket from the host. Pod Security's levels baseline
-    and restricted forbid that, and whoever may do it can change every container of the node through that socket: a
-    name gives nothing more.
+    and restricted forbid that, and a pod that may do it can change every container of the node through that socket:
+    a name gives nothing more.
 
     Args:
         body: the API's object.
@@ -140,9 +140,9 @@ def pod_writes(body: object) -> str:
     for container in (*mappings_in(spec.get("containers")), *mappings_in(spec.get("initContainers"))):
         if any(str(each.get("name")) in folders for each in mappings_in(container.get("volumeMounts"))):
             for name in (*named, _image(container.get("image"))):
-                who = _program(name) if isinstance(name, str) else ""
-                if who:
-                    return f"{who} runs here: pod {metadata.get('namespace')}/{metadata.get('name')}"
+                found = _program(name) if isinstance(name, str) else ""
+                if found:
+                    return f"{found} runs here: pod {metadata.get('namespace')}/{metadata.get('name')}"
     return ""
 
 
@@ -150,9 +150,9 @@ def _program(name: str) -> str:
     """Which known program a name is of, "" for none."""
     index, dash, rest = name.partition("-")
     plain = (rest if dash and index.isdigit() else name).lower()
-    for known, who in KNOWN_PLUGINS.items():
+    for known, program in KNOWN_PLUGINS.items():
         if plain == known or plain.startswith((f"{known}.", f"{known}-", f"{known}_")):
-            return who
+            return program
     return ""
 
 
@@ -173,7 +173,7 @@ def _image(image: object) -> str:
 
 
 def flapping(repairs: Iterable[Repair], now: float) -> str:
-    """Who fights with us over one cgroup, "" when nobody does.
+    """Say which cgroup another program and we repair in turns; "" where there is none.
 
     Args:
         repairs: of exclusive containers, in any order.

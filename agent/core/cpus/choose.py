@@ -3,7 +3,7 @@
 Kubelet rules 4.6 (allocation) and 4.7 (full-pcpus-only).
 
 Under Compatibility.KUBELET the answer is the kubelet's, but for one thing: where its averages over uneven cores or
-sockets would hand out CPUs that were not offered (somebody else's, or reserved ones; kubernetes issues 124066,
+sockets would hand out CPUs that were not offered (another pod's, or reserved ones; kubernetes issues 124066,
 140495), the same request is answered without averages. Under Compatibility.FIXED there are no averages, and
 
     D6  distribute-cpus-across-numa uses at least as many nodes as the hint has (kubernetes issue 139430), and with

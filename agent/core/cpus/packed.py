@@ -11,7 +11,7 @@ integers.
 
 The kubelet calls a core or socket whole when its free CPUs equal the machine's *average*; on machines with uneven
 units it then takes all CPUs of the unit, free or not (kubernetes issues 124066, 140495). `literal` answers so;
-whoever uses it must see to it that nobody else's CPUs are handed out (`agent.core.cpus.provider` does). Without it
+its caller must see to it that no other pod's CPUs are handed out (`agent.core.cpus.provider` does). Without it
 units are whole when all of their CPUs are free.
 """
 

@@ -1,13 +1,13 @@
-"""Which CPUs belong to whom before any pod does: reserved, shared, kernel-isolated (rules 4.1, 4.2; safety rule S5).
+"""Which CPUs are which before any pod holds some: reserved, shared, kernel-isolated (rules 4.1, 4.2; safety rule S5).
 
     usable = shared pool | exclusive | reserved under strict-cpu-reservation | isolated CPUs that no pod holds
 
 Reserved CPUs are never granted. They are part of the shared pool unless strict-cpu-reservation is on.
 
 Kernel-isolated CPUs (isolcpus) leave the shared pool, since the kernel balances no load there and several shared
-containers would pile up on one of them. They stay grantable: whoever isolated them meant them for exclusive use, so
+containers would pile up on one of them. They stay grantable: isolated CPUs are meant for exclusive use, so
 `agent.core.cpus.choose` tries them first and does not mix them with others if it can help it. Given back, they are
-nobody's again. The kubelet does not look at isolation (https://github.com/kubernetes/kubernetes/issues/107761), so
+free again. The kubelet does not look at isolation (https://github.com/kubernetes/kubernetes/issues/107761), so
 under Compatibility.KUBELET they are CPUs like any other; and where isolation leaves no CPU to the pool, likewise.
 
 CPUs that the kubelet's own cgroup lacks (`Machine.barred`) are granted to no pod, and are in no pool.
@@ -145,7 +145,7 @@ class Pools:
         free = books.shared - self.reserved
         if self.apart:
             free |= self.apart - self.reserved - granted(books)
-        if books.mixed:  # they were reserved once, and somebody may use them as long as it lives
+        if books.mixed:  # they were reserved once, and a container may use them as long as it lives
             free -= CpuSet.union(part for parts in books.mixed.values() for part in parts.values())
         if books.confined:
             free -= counted_on(books, self._machine, self.reserved)

@@ -1,9 +1,9 @@
-"""Who gets which exclusive CPUs: the kubelet's static CPU Manager policy as a hint provider (kubelet rule 4).
+"""Exclusive CPUs for containers: the kubelet's static CPU Manager policy as a hint provider (kubelet rule 4).
 
 A container of a Guaranteed pod that asks for whole CPUs gets CPUs of its own; all others run on the shared pool. With
-policy none nobody gets any. State is `CpuBooks` in the ledger; every method is a pure function of its arguments.
+policy none all run there. State is `CpuBooks` in the ledger; every method is a pure function of its arguments.
 
-Asked by `agent.core.admission.node`, after devices and before memory. Its parts: `pools` (who may use what),
+Asked by `agent.core.admission.node`, after devices and before memory. Its parts: `pools` (which CPUs may be used),
 `hints` (where it could lie), `choose` (which CPUs), `pods` (pods managed as a whole).
 
 Defects of the kubelet, answered alike under Compatibility.KUBELET and mended under FIXED: D1, a pod that

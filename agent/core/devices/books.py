@@ -17,7 +17,7 @@ names. A text, so that it outlives a restart in the format that there is."""
 
 
 def untold(ledger: Ledger) -> Iterator[PodRecord]:
-    """The pods whose devices nobody knows."""
+    """Yield the records of pods whose devices are unknown."""
     return (record for record in ledger.pods.values() if record.why.get("", "").startswith(UNTOLD))
 
 

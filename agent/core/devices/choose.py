@@ -129,7 +129,7 @@ def pick(size: int, reusable: Groups, available: Groups, preference: Preference 
     Args:
         size: how many in all.
         reusable: left by init containers of the pod; taken first.
-        available: nobody's.
+        available: held by no container.
         preference: the plugin's opinion, if it has one.
     """
     taken = _first(size, [each for group in reusable for each in group])

@@ -2,8 +2,8 @@
 
 The kubelet's Topology Manager does not see them by design. What the claims gave a pod stands in the ledger
 (`Ledger.others`), with the nodes that were known then: so it survives a restart while the API server is away, and
-what a driver publishes later moves no running pod. A device is content with any of its nodes; one of which nobody
-knows the node gives no hint. Nothing is taken: several pods may share a claim, and each follows it by itself.
+what a driver publishes later moves no running pod. A device is content with any of its nodes; one of
+unknown node gives no hint. Nothing is taken: several pods may share a claim, and each follows it by itself.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ def device_demand(
         everything: mask of all nodes.
         devices: node mask of every device of the resource, healthy or not; 0 for one near no known node.
         available: the same of those that can be had.
-        reusable: the same of those left by init containers: every mask must touch them all. None for one of which
-            nobody says where it is.
+        reusable: the same of those left by init containers: every mask must touch them all. None for one whose
+            place is unknown.
         size: how many are asked for.
         everywhere: sets with nodes that have no device count too (`KubeletRules.devices_everywhere`).
     """
@@ -50,7 +50,7 @@ def device_demand(
 def held_demand(everything: int, held: Iterable[int]) -> Demand | Stance:
     """The node sets that touch all of some devices that are chosen already; the smallest are preferred.
 
-    For devices that the kubelet gave: they cannot be chosen anew, so nothing better is possible.
+    For devices that the kubelet gave: they cannot be chosen again, so nothing better is possible.
     """
     needs = tuple(touching(everything, [nodes], 1) for nodes in sorted({nodes for nodes in held if nodes}))
     if not needs:

@@ -5,8 +5,8 @@ why, and it never chooses again. What it gave is therefore a fixed mask: the nod
 resource, the smallest preferred. A device without a node has no preference; one near two is content with either.
 
 The provider of these hints is `agent.core.devices.provider`: devices come first in the order of the providers (rule
-2.3), whoever hands them out, since they can be moved least. Its input is the ledger's device book, filled by
-`books.followed` before a pod is admitted, and the places in `DeviceInventory.reported`: so what the kubelet
+2.3), also those that the kubelet hands out, since they can be moved least. Its input is the ledger's device book,
+filled by `books.followed` before a pod is admitted, and the places in `DeviceInventory.reported`: so what the kubelet
 gave is saved, survives a restart while the kubelet is away, and stands in the pod's annotation like any other grant.
 
 Here is what surrounds that: which devices are still to be told, whether CPUs lie elsewhere than a device that became
@@ -49,7 +49,7 @@ Given = Mapping[str, tuple[Offered | ClaimDevice, ...]]
 
 
 def awaited(pod: Pod, own: Collection[str], given: Given | None) -> dict[str, dict[str, int]]:
-    """Devices that a pod asks for and that nobody has told of yet: container name -> resource -> how many.
+    """Return devices that a pod asks for and that no source has reported yet: container name -> resource -> how many.
 
     Args:
         pod: the pod. Regular init containers are not waited for: podresources never lists them (kubelet rule 6.6).
@@ -81,10 +81,10 @@ def is_extended(resource: str) -> bool:
 def handed_over(ledger: Ledger, pod: Pod, given: Given) -> Ledger:
     """The ledger with the devices that the kubelet and claims gave to a pod, before or after its admission.
 
-    The kubelet is the authority on who holds its devices: it gives one to the next pod as soon as the last has ended,
-    which may be a moment before that one's cgroup is gone. Within a pod, of two containers that are said to hold one
-    device the first by name counts, and its last word over an earlier one; containers that the pod does not have are
-    left out.
+    The kubelet is the authority on the holders of its devices: it gives one to the next pod as soon as the last has
+    ended, which may be a moment before that one's cgroup is gone. Within a pod, of two containers that are said to
+    hold one device the first by name counts, and its last word over an earlier one; containers that the pod does not
+    have are left out.
     """
     names = {container.name for container in pod.containers}
     own: dict[str, dict[str, list[str]]] = {}
@@ -268,7 +268,7 @@ def _source(sentence: str) -> str:
 def explained(refusal: Refusal, ledger: Ledger, inventory: DeviceInventory, pod: Pod) -> Refusal:
     """A refusal for want of a common node, with the devices that the kubelet and claims gave named, if there are any.
 
-    The policy may refuse such a pod for ever, whatever is free: nobody gives it another device.
+    The policy may refuse such a pod for ever, whatever is free: it keeps the devices that it has.
     """
     if refusal.reason is not Reason.TOPOLOGY:
         return refusal

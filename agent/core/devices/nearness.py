@@ -1,6 +1,6 @@
 """How near the devices of one pod are to each other, for people (`pcieLocality: tell` or `choose`). Pure.
 
-Only PCI functions have a place on the tree: devices whose id is an address, whoever hands them out. A plugin that
+Only PCI functions have a place on the tree: devices whose id is an address. A plugin that
 names its devices by other ids (NVIDIA's UUIDs) leaves them out.
 """
 

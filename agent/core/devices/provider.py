@@ -46,7 +46,7 @@ UNREGISTERED = "cannot allocate unregistered device {}"
 NONE_HEALTHY = "no healthy devices present; cannot allocate unhealthy devices {}"
 HELD_UNHEALTHY = "previously allocated devices are no longer healthy; cannot allocate unhealthy devices {}"
 TOO_FEW = "requested number of devices unavailable for {}. Requested: {}, Available: {}"
-BARRED = "{} not being handed out while pod {} runs (nobody knows which ones it holds)"
+BARRED = "{} not being handed out while pod {} runs (it is unknown which ones it holds)"
 CHANGED = 'pod "{}" container "{}" changed request for resource "{}" from {} to {}'
 
 
@@ -290,7 +290,7 @@ class DeviceManager:
         return (*(each for ids in own.values() for each in ids), *(each.address for each in claimed if each.address))
 
     def _barred(self, ledger: Ledger, resource: str) -> str:
-        """Why nothing of a resource is handed out: somebody who runs holds nobody knows which; "" where it may be."""
+        """Say why nothing of a resource is handed out: devices of a running pod are unknown; "" where it may be."""
         for record in untold(ledger):
             if resource in self.requested(ledger, record.pod, None):
                 return BARRED.format(resource, record.pod.key)

@@ -24,7 +24,7 @@ def unit_of(resource: str) -> int:
 
 
 def most_of(node: Node, resource: str) -> int:
-    """How many CPUs or devices the node has: nobody is given more, whatever a pod asks for."""
+    """Return how many CPUs or devices the node has: no pod is given more, whatever it asks for."""
     return len(node.seen.usable) if resource == "cpu" else len(node.inventory.resources.get(resource, ()))
 
 
@@ -49,7 +49,7 @@ def edges(ledger: Ledger, resource: str, unit: int, beside: int = 0) -> list[int
     """Amounts of a container's memory, in units, at which another number of NUMA nodes is needed: the largest first.
 
     Args:
-        ledger: who holds what; nodes count with what is free, and with what they have when empty.
+        ledger: what each pod holds; nodes count with what is free, and with what they have when empty.
         resource: memory, or huge pages of a size.
         unit: bytes.
         beside: bytes that the pod's other containers ask for: under scope pod they count together with it.

@@ -24,7 +24,7 @@ class Case:
     """A pod that asks for room.
 
     Attributes:
-        ledger: who holds what; the pod itself holds nothing in it, but for devices that the kubelet gave it.
+        ledger: what each pod holds; the pod itself holds nothing in it, but for devices that the kubelet gave it.
         pod: the newcomer.
         settings: its own policy, scope and CPU options.
     """
@@ -60,7 +60,7 @@ class Case:
         return replace(self, pod=replace(self.pod, containers=containers))
 
     def without(self, node: Node, *uids: str) -> Case:
-        """The same pod after others have ended."""
+        """Return the same pod after other pods have ended."""
         ledger = self.ledger
         for uid in uids:
             ledger = node.release(ledger, uid)

@@ -64,7 +64,7 @@ def explain(
 
     Args:
         node: the managers.
-        ledger: who holds what now; the pod may be in it or not.
+        ledger: what each pod holds now; the pod may be in it or not.
         pod: the pod; of one in the ledger, the ledger's own record of it is taken.
         settings: its own; read from its annotations if not given.
         standing: what else is known of it.
@@ -102,7 +102,7 @@ class _Explainer:
         self.record: PodRecord | None = None
 
     def left_alone(self) -> Explanation:
-        """Nobody decides on it. What it was granted before that, it keeps: a pod that runs is never moved."""
+        """Explain an exempt pod. It keeps what it was granted before that: a pod that runs is never moved."""
         why = self.standing.exempt or "its annotation numalign.io/pin is false"
         held = held_words(self.node, self.ledger, self.pod)
         topology = self.node.rules.topology
@@ -133,7 +133,7 @@ class _Explainer:
         return self._placed(run, holdings_of(self.node, self.ledger, self.pod), as_of)
 
     def beside(self, record: PodRecord) -> Explanation:
-        """In the ledger, but holding nothing: it was refused and runs, or nobody decided on it."""
+        """Explain a pod of the ledger that holds nothing: it was refused and runs, or was never decided on."""
         self.record = record
         run = self._run(self._case())
         got = holdings_of(self.node, self.ledger, self.pod)
@@ -179,7 +179,7 @@ class _Explainer:
         found = Found()
         if run.ledger is not None:
             behind = before is not None and BEHIND in before.message
-            first = "those who wait are served first; alone" if behind else "there is room by now: tried again"
+            first = "pods that wait are served first; alone" if behind else "there is room by now: tried again"
             self.notes.append(f"{first}, it would get in: {self._would(run.ledger)}")
         elif self.search:
             found = remedies(self.node, run.case)
@@ -199,7 +199,7 @@ class _Explainer:
     # ---- the evidence
 
     def _case(self, others: Collection[str] = ()) -> Case:
-        """The admission again: without what the pod holds, but for what the kubelet gave it; without some others."""
+        """Admit it again: without what the pod holds, but for what the kubelet gave it; without some other pods."""
         ledger = self.ledger
         for uid in (*others, self.pod.uid):
             ledger = self.node.release(ledger, uid)

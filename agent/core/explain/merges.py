@@ -1,4 +1,4 @@
-"""One merge told: what every hint list said, which node set won, by which rule, and why the others lost.
+"""One merge told: what every hint list said, which node set won, by which rule, and why the rest lost.
 
 Made from the trace of a real admission (`agent.core.admission.pod.Step`), so it says what was decided and not what a
 second implementation would think. On machines with up to eight nodes every hint is looked at; on larger ones nothing

@@ -1,7 +1,7 @@
 """Why no set of NUMA nodes is as good as the policy asks for: sentences from the lists of one merge.
 
-First who cannot be served anywhere; else whose own list has nothing good enough; else that the lists, each content by
-itself, do not agree. Numbers are those of `agent.core.explain.supply`.
+First the requests that no node can serve; else those whose own list has nothing good enough; else that the lists,
+each content by itself, do not agree. Numbers are those of `agent.core.explain.supply`.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def _otherwise(view: ObstacleView, ledger: Ledger) -> str:
 
 
 def _group_rule(ledger: Ledger) -> str:
-    """What the Memory Manager's group rule forbids now (kubelet rule 5.4: hints); "" where nobody holds memory."""
+    """What the Memory Manager's group rule forbids now (kubelet rule 5.4: hints); "" where no pod holds memory."""
     groups = {book.group for book in ledger.memory.nodes if book.users and len(book.group) > 1}
     if groups:
         names = listing(on(group) for group in sorted(groups, key=lambda each: each.bits))

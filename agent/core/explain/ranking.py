@@ -1,4 +1,4 @@
-"""Who won a merge, by which rule, and why the others lost (kubelet rules 3.3 to 3.6: from hint lists to the policy).
+"""Which node set won a merge, by which rule, and why the rest lost (kubelet rules 3.3 to 3.6).
 
 Preferred first, then fewer nodes, then (with prefer-closest-numa-nodes) the closer, then the lower numbers; and where
 nothing is preferred by all, the overlap whose node count is nearest to what the neediest list takes at least.
@@ -59,7 +59,7 @@ class Ranking:
     requests: tuple[RequestedResources, ...]
 
     def outcome(self) -> tuple[list[NodeSet], list[RunnerUp]]:
-        """The sets that all lists prefer, best first, and who lost; both empty where hints were not listed."""
+        """The sets that all lists prefer, best first, and those that lost; both empty where hints were not listed."""
         binding = [view for view in self.views if view.demand is not None]
         positions, single = self.node.positions, self.step.reasons.policy is Policy.SINGLE_NUMA_NODE
         liked = {

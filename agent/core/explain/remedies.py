@@ -95,7 +95,7 @@ class _Search:
     holders: list[Pod] = field(default_factory=list)
 
     def look_at_empty(self) -> None:
-        """Who is in the way: nobody, if it would be the same without all others."""
+        """Note the pods in the way: none, if it would be the same on an empty node."""
         self.holders = holders_of(self.case.ledger, self.case.pod.uid)
         if self._ended(*self.holders) is None:
             self.holders = []

@@ -14,10 +14,10 @@ class PodStanding:
     """What is known of a pod beside the ledger.
 
     Attributes:
-        refusal: why it was refused, as decided last; None when it was not, or nobody knows.
+        refusal: why it was refused, as decided last; None when it was not, or for unknown.
         exempt: why it is left alone (safety rule S2), "" when it is not.
         given: devices that the kubelet gave it.
-        hypothetical: nobody has seen the pod yet: "would be refused" instead of "is refused".
+        hypothetical: no agent has seen the pod yet: "would be refused" instead of "is refused".
         room: what the machine has for pods, even when empty, resource -> thousandths; None where it is not asked.
         claims: it uses DRA claims that are not followed.
     """

@@ -25,7 +25,7 @@ class Facts:
 
     Attributes:
         key: namespace/name.
-        hypothetical: nobody has seen the pod yet.
+        hypothetical: no agent has seen the pod yet.
         on_misalignment: what happens to it when it is refused.
         runs: it was refused, and runs all the same.
         adopted: it ran before the agent.

@@ -28,7 +28,7 @@ class Supply:
     """One resource.
 
     Attributes:
-        amount: what is asked for; 0 where nobody can tell.
+        amount: what is asked for; 0 for unknown.
         free, capacity: by NUMA node.
         total: free on the whole machine; a device near two nodes counts once.
     """
@@ -45,7 +45,7 @@ class Counter:
 
     Attributes:
         node: the managers.
-        pod: who asks.
+        pod: the pod that asks.
         options: CPU options in force for it.
     """
 

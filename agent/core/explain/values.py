@@ -2,7 +2,7 @@
 
     Explanation    one pod: verdict, summary and reasons in plain words, then the evidence
       Asked        what each container asked for, and why it gets no CPUs of its own where it gets none
-      Merge        one merge of hints: what every list said, who won, by which rule, who lost and why
+      Merge        one merge of hints: what every list said, which set won, by which rule, and why the rest lost
       Got          what each container holds (or would)
       Remedy       one change that would have let the pod in; each was tried, none is guessed
 
@@ -88,7 +88,7 @@ class HintList:
         resource: what it is about; "" where the provider as a whole had nothing to say.
         stand: see Stand.
         amount: what is asked for; 0 where it is not known.
-        free, capacity: by NUMA node, what may be granted now and on an empty node; empty where nobody counts.
+        free, capacity: by NUMA node, what may be granted now and on an empty node; empty where it is not counted.
         size: node count of the preferred sets; None where it is not known.
         least: the fewest nodes that would do now; None where none does, or it is not known.
         preferred: the preferred node sets, the first of them.
@@ -115,12 +115,12 @@ class HintList:
 class MergeRule(StrEnum):
     """How a node set won (rule 3.5): preferred first, then fewer nodes, then (if on) closer ones, then lower ids."""
 
-    INDIFFERENT = "indifferent"  # nobody prefers anything: any node
+    INDIFFERENT = "indifferent"  # no list prefers anything: any node
     ONLY = "only"  # no other set is preferred by every list
     NARROWER = "narrower"
     CLOSER = "closer"
     LOWER = "lower"
-    FIRST = "first"  # many nodes: the narrowest, then closest or lowest; who came second was not looked for
+    FIRST = "first"  # many nodes: the narrowest, then closest or lowest; the second best was not looked for
     NEAREST = "nearest"  # none is preferred by all: as many nodes as the neediest list needs, or near to that
     TOGETHER = "together"  # none is preferred by all: the devices give way to CPUs and memory (D17, best-effort)
     AHEAD = "ahead"  # a container after this one needs it (D19)

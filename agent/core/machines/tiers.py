@@ -18,12 +18,12 @@ from agent.model.machine import Machine
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Which nodes have CPUs, and who is near to those that have none.
+    """Which nodes have CPUs, and which of them are near to those that have none.
 
     Attributes:
         hosts: mask of the nodes with CPUs; all nodes where none has any (a described machine).
         near: node without CPUs -> mask of its CPU nodes.
-        distances: node without CPUs -> distance by node, both directions added; empty where nobody knows.
+        distances: node without CPUs -> distance by node, both directions added; empty for unknown.
     """
 
     hosts: int

@@ -5,7 +5,7 @@ since its bytes are not its own, but it may use them there and nowhere else: a G
 same bytes could run the node out of memory. The kubelet knows no such pods, so Compatibility.KUBELET never comes
 here.
 
-The scheduler counts a pod's request, not its limit. So one that may use more than it requests keeps nobody out: where
+The scheduler counts a pod's request, not its limit. So one that may use more than it requests keeps no pod out: where
 a newcomer would be refused otherwise, such pods are left unbound, the latest first (`yielding`). Their pages stay.
 """
 

@@ -71,7 +71,7 @@ class Table:
         )
 
     def has_room(self, mask: int) -> bool:
-        """Whether the nodes could serve the request if nobody else were there."""
+        """Return True if the nodes could serve the request without any other pod."""
         nodes = members(mask)
         return all(sum([own[j] for j in nodes]) >= self.request[name] for name, own in self.allocatable.items())
 

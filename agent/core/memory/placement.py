@@ -1,4 +1,4 @@
-"""Which rule places a request's memory: by compatibility, tier, and who asks. For `provider`."""
+"""Which rule places a request's memory: by compatibility, tier, and the pod that asks. For `provider`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What finished init containers leave to later containers of their pod (kubelet rule 5.8).
 
 Used by `agent.core.memory.provider`. A regular init container has ended before anything listed after it runs, so its
-memory is taken over on the same nodes instead of taken anew, and its block shrinks by that: the blocks of a pod
+memory is taken over on the same nodes instead of taken again, and its block shrinks by that: the blocks of a pod
 always add up to what was taken. The kubelet keeps a second account of what may be reused, beside the blocks, for as
 long as no other pod is admitted; both agree except after restarts and removals, where its books go wrong. Under
 Compatibility.FIXED the blocks are the only account; under KUBELET both must allow it.

@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 LISTABLE = 16
-"""More nodes than this are never listed: 2^n hints serve nobody."""
+"""More nodes than this are never listed: 2^n hints are too many."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class Merged:
 
     Attributes:
         hint: the affinity; no nodes mean any node. After restricted refused described hints, no nodes either: what
-            would have been the best is in the reasons, for whoever asks.
+            would have been the best is in the reasons.
         admit: whether the policy lets the pod in.
         exact: False if the budget ran out before the answer was proved; what holds then is said above.
     """

@@ -1,4 +1,4 @@
-"""Needs: sums that a set of NUMA nodes must reach, and the step budget of those who search for such sets."""
+"""Needs: sums that a set of NUMA nodes must reach, and the step budget of searches for such sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Provider: what the admission asks of whoever has resources with a place. A fourth one is one file.
+"""Provider: what the admission asks of each manager of resources with a place. A fourth one is one file.
 
 Order everywhere (kubelet rule 2.3): devices, CPUs, memory, then others by name. Each method is a pure function of its
 arguments; state lives in the Ledger, and a new Ledger is the result.

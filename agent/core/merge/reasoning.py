@@ -1,4 +1,4 @@
-"""The reasons of one merge, found after it: `agent.core.merge.merge` calls this only if somebody asks.
+"""The reasons of one merge, found after it: `agent.core.merge.merge` calls this only on request.
 
 It never changes an answer: it searches with a budget of its own.
 """

@@ -1,6 +1,7 @@
 """Reasons: why a merge came out as it did, as data. Made only if a recorder is passed, for `explain` and `simulate`.
 
-Nothing here is prose; whoever shows it finds the words. Provider numbers are places in the answers that were merged.
+Nothing here is prose; the readers of reasons make the sentences. Provider numbers are places in the answers that
+were merged.
 """
 
 from __future__ import annotations

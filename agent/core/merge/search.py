@@ -66,7 +66,7 @@ class Search:
 
     Args:
         domain: the mask to choose from.
-        bins: who can drop nodes; each bin's nodes include the domain.
+        bins: what can drop nodes; each bin's nodes include the domain.
         order: what "best" means.
         budget: shared with other searches of the same decision.
         limits: further conditions on the mask (align-by-socket).

@@ -1,1 +1,1 @@
-"""What a pod asks for: amounts by the managers' formulas, annotations, and who is left alone."""
+"""What a pod asks for: amounts by the managers' formulas, annotations, and which pods are left alone."""

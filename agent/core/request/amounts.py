@@ -1,6 +1,6 @@
 """What a pod asks of the managers: their own formulas, which differ from the scheduler's.
 
-Kubelet rules 4.4 (who gets exclusive CPUs), 5.3 (memory requests), 8.2 (effective requests).
+Kubelet rules 4.4 (which containers get exclusive CPUs), 5.3 (memory requests), 8.2 (effective requests).
 
 Used by `agent.core.cpus.provider`, `agent.core.memory.provider`, `agent.core.devices.provider` and
 `agent.core.admission.node`. Amounts come in as thousandths of a unit and leave as whole CPUs, bytes or devices.
@@ -134,7 +134,7 @@ def unplaced_pages(pod: Pod, *, static: bool) -> str:
     """A sentence where a pod asks for huge pages and nothing places them; "" where all is well.
 
     Args:
-        pod: who asks.
+        pod: the pod that asks.
         static: memoryManagerPolicy is Static.
     """
     named = {name for each in pod.containers for name in each.requests if name.startswith(HUGE)}
@@ -149,12 +149,12 @@ def burstable_for(pod: Pod) -> str:
     asked = [(f"container {each.name}", each.requests, each.limits) for each in pod.containers]
     if pod.pod_level:
         asked = [("the pod", pod.requests or {}, pod.limits or {})]
-    for who, requests, limits in asked:
+    for part, requests, limits in asked:
         for name, word in (("cpu", "CPU"), ("memory", "memory")):
             if not limits.get(name):
-                return f"{who} has no {word} limit"
+                return f"{part} has no {word} limit"
             if requests.get(name) != limits[name]:
-                return f"{who} requests less {word} than its limit"
+                return f"{part} requests less {word} than its limit"
     return ""
 
 

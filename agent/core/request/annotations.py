@@ -210,7 +210,7 @@ class _Reader:
         self._left.pop(key, None)
 
     def unknown(self) -> None:
-        """Any other annotation of our prefix is a typing error that nobody would notice; one problem for all."""
+        """Note any other annotation of our prefix: a typing error that would go unnoticed; one problem for all."""
         known = (
             POLICY, SCOPE, ON_MISALIGNMENT, CPU_OPTIONS, DEVICES, ALIGN, PIN, MOVE_MEMORY, EXCLUSIVE, MIXED, ISOLATED,
         )  # fmt: skip

@@ -9,7 +9,7 @@ As the annotation numalign.io/exclusive of a pod or of its namespace, or as the 
 which holds where neither says anything. A Guaranteed pod's containers have it without asking, as in the kubelet; a
 pod or its namespace can only take it from some of them. Pod-level resources are divided by the kubelet's rules alone.
 
-Used by `agent.core.request.amounts`, which counts the CPUs, and by whoever tells what came of it.
+Used by `agent.core.request.amounts`, which counts the CPUs, and by the reports on what came of it.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _unmet(pod: Pod, wish: Selection, rules: Rules) -> str:
     if pod.qos is not Qos.GUARANTEED and not may_request(pod, rules):
         return f"is not for pods of namespace {pod.namespace} (exclusiveNamespaces in numalign's settings)"
     if wish.auto:
-        return _nobody_fits(pod, rules)
+        return _none_fits(pod, rules)
     there = {each.name: each for each in pod.containers}
     lost = sorted(wish.names - there.keys())
     if lost:
@@ -128,8 +128,8 @@ def meant(pod: Pod, annotation: str, *words: str) -> str:
     return ""
 
 
-def _nobody_fits(pod: Pod, rules: Rules) -> str:
-    """Where `auto` finds nobody, and whole CPUs are asked for without an equal limit: who."""
+def _none_fits(pod: Pod, rules: Rules) -> str:
+    """Where `auto` finds no container, name one that asks for whole CPUs without an equal limit."""
     if any(takes_part(pod, each, rules) for each in pod.containers):
         return ""
     for each in pod.containers:

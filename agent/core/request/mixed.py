@@ -7,16 +7,16 @@ has CPUs of its own can be named, of a pod that is not managed as a whole. Which
 
     mixedSharedCPUs   reserved: the reserved CPUs, as they were when the pod was admitted
                       pool: the shared pool as it is
-                      none: nobody's annotation is followed
+                      none: no annotation is followed
 
 The first kind never changes while the container lives: it is kept in the books (`CpuBooks.mixed`), and these CPUs are
-granted to nobody, whatever becomes of the settings.
+granted to no container, whatever becomes of the settings.
 
 On its shared CPUs such a container may use more time than its limit (it has no quota: decision 28). So only CPUs on
 which every pod may run are open to all: where strict-cpu-reservation keeps pods off the reserved ones, "*" in
 exclusiveNamespaces does not open them. The administrator names the namespace itself.
 
-Used by `agent.core.cpus.provider`, which takes them, and by whoever tells what came of it.
+Used by `agent.core.cpus.provider`, which takes them, and by the reports on what came of it.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def parts_of(ledger: Ledger, uid: str) -> dict[str, str]:
 def note(pod: Pod, rules: Rules, parts: Mapping[str, str], own: Collection[str]) -> str:
     """What is to be said of a pod's mixed containers: one sentence without an end; "" for none.
 
-    The pool has no numbers here: it changes with every other pod, and nobody would tell this one anew.
+    The pool has no numbers here: it changes with every other pod, and this sentence would not be told again.
 
     Args:
         pod: it.
