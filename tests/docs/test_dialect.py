@@ -14,9 +14,10 @@ from tests.docs.pages import ROOT
 NEVER = re.compile(r"\b(whoever|nobody|anew|whom|somebody)\b|(?<![-\w])who\b", re.IGNORECASE)
 """Words that hide which thing is meant."""
 CEILINGS = {
-    "agent/app": 0, "agent/cli": 0, "agent/core": 181, "agent/engine": 0, "agent/forecast": 0, "agent/host": 0,
+    "agent/app": 0, "agent/cli": 0, "agent/core": 1, "agent/engine": 0, "agent/forecast": 0, "agent/host": 0,
     "agent/kube": 0, "agent/model": 0, "agent/node": 0, "agent/observe": 0, "agent/settings": 0,
 }  # fmt: skip
+"""The one of agent/core is a text that saved ledgers have (`agent.core.devices.books.UNTOLD`)."""
 
 
 def count(package: str) -> int:
