@@ -115,7 +115,7 @@ def _kinds(_context: click.Context, _option: click.Parameter, values: tuple[str,
 @click.option("--exclusive", "exclusives", metavar="WISH", multiple=True,
               help="The same for exclusiveContainers: none, auto, names, auto,-NAME. May be repeated.")  # fmt: skip
 @click.option("--kubelet", "minor", metavar="MINOR", type=click.Choice([str(each) for each in Minor]), default=None,
-              help="Answer as this kubelet does, with its defects: 1.34 to 1.37.")  # fmt: skip
+              help="Answer as this kubelet does, with its defects: 1.34 to 1.38.")  # fmt: skip
 @click.option("--scheduler", "strategy", type=click.Choice([each.value for each in Strategy]),
               default=Strategy.LEAST_ALLOCATED.value, show_default=True,
               help="How the scheduler scores nodes that have room.")  # fmt: skip

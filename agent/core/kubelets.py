@@ -2,7 +2,7 @@
 
 Each field of `KubeletRules` says for which minors it holds. Under Compatibility.FIXED none of them does: the mended
 answer is the same for every kubelet. Source: the differences of the kubelet's own code between v1.34.4, v1.35.4,
-v1.36.3 and v1.37.2. The answers of all four are compared with numalign's (tests/parity).
+v1.36.3, v1.37.2 and v1.38.0-beta.0. The answers of all five are compared with numalign's (tests/parity).
 """
 
 from __future__ import annotations
@@ -54,6 +54,20 @@ class KubeletRules:
         requests_as_written: pod-level requests of a static pod that its manifest lacks stay absent (gate
             PodLevelResourcesFixDefaulting); before, the kubelet filled them in as the API server does.
         devices_everywhere: hints for devices are made from all nodes, not from those alone that have devices.
+        averages: a core or a socket is whole when as many of its CPUs are free as units have on average (defect D15);
+            since 1.38, as in the mended answer, when all of its own are.
+        caches_first: prefer-align-cpus-by-uncorecache takes whole caches by their own size first, and then looks for
+            one that holds the rest; before, each cache in turn is asked for both, and whole ones by average size.
+        spread_by_number: distribute-cpus-across-cores takes single CPUs of a socket by number.
+        spread_by_free: it goes round the cores of a socket, from the one with the fewest free CPUs on (defect D26).
+        overwritten: a remembered combination of NUMA nodes changes when later ones are built (defects D2, D14).
+        nodes_counted: distribute-cpus-across-numa begins with as many nodes as the affinity has, where so many can be
+            used at all (defect D6 ends).
+        pods_kept: a pod that is managed as a whole keeps its CPUs and memory, has its missing CPUs completed, or is
+            released and taken again (defect D9 ends).
+        held_by_container: with pod scope, held memory is compared with the request of the container that holds it
+            (defect D11 ends by half, and D28 begins).
+        init_types: with pod scope, types of memory that init containers alone ask for count.
     """
 
     cores_before_state: Annotated[bool, Until(Minor.V1_36)] = False
@@ -63,6 +77,15 @@ class KubeletRules:
     empty_resources_ignored: Annotated[bool, Since(Minor.V1_37)] = False
     requests_as_written: Annotated[bool, Since(Minor.V1_37)] = False
     devices_everywhere: Annotated[bool, Until(Minor.V1_35)] = False
+    averages: Annotated[bool, Until(Minor.V1_37)] = False
+    caches_first: Annotated[bool, Since(Minor.V1_38)] = False
+    spread_by_number: Annotated[bool, Until(Minor.V1_37)] = False
+    spread_by_free: Annotated[bool, Since(Minor.V1_38)] = False
+    overwritten: Annotated[bool, Until(Minor.V1_37)] = False
+    nodes_counted: Annotated[bool, Since(Minor.V1_38)] = False
+    pods_kept: Annotated[bool, Since(Minor.V1_38)] = False
+    held_by_container: Annotated[bool, Since(Minor.V1_38)] = False
+    init_types: Annotated[bool, Since(Minor.V1_38)] = False
 
 
 MENDED = KubeletRules()

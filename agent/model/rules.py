@@ -34,6 +34,7 @@ class Minor(IntEnum):
     V1_35 = 35
     V1_36 = 36
     V1_37 = 37
+    V1_38 = 38
 
     def __str__(self) -> str:
         return f"1.{self.value}"

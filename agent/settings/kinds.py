@@ -30,6 +30,7 @@ class Answers(StrEnum):
     KUBELET_1_35 = "kubelet-1.35"
     KUBELET_1_36 = "kubelet-1.36"
     KUBELET_1_37 = "kubelet-1.37"
+    KUBELET_1_38 = "kubelet-1.38"
 
     @property
     def mode(self) -> Compatibility:

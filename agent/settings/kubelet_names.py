@@ -1,4 +1,4 @@
-"""Names that KubeletConfiguration (v1beta1, v1.34 to v1.37) has and that no decision of ours needs.
+"""Names that KubeletConfiguration (v1beta1, v1.34 to v1.38) has and that no decision of ours needs.
 
 Used by `agent.settings.parsing`: a pasted snippet may hold them, and they are ignored with a warning, whereas a key
 that is not in this list either is a typing error and refused. Source:
@@ -8,6 +8,7 @@ https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/#kubelet-
 IGNORED = frozenset(
     """
     address allowedUnsafeSysctls authentication authorization cgroupDriver cgroupRoot cgroupsPerQOS clusterDNS
+    clientCertificateKeyAlgorithm
     clusterDomain configMapAndSecretChangeDetectionStrategy containerLogMaxFiles containerLogMaxSize
     containerLogMaxWorkers containerLogMonitorInterval containerRuntimeEndpoint contentType cpuCFSQuota
     cpuCFSQuotaPeriod crashLoopBackOff defaultPodSysctls enableContentionProfiling enableControllerAttachDetach
@@ -23,7 +24,8 @@ IGNORED = frozenset(
     nodeLeaseDurationSeconds nodeStatusMaxImages nodeStatusReportFrequency nodeStatusUpdateFrequency oomScoreAdj
     podCIDR podLogsDir podPidsLimit podsPerCore port preloadedImagesVerificationAllowlist protectKernelDefaults
     providerID qosReserved readOnlyPort registerNode registerWithTaints registryBurst registryPullQPS resolvConf
-    rotateCertificates runOnce runtimeRequestTimeout seccompDefault serializeImagePulls serverTLSBootstrap
+    rotateCertificates runOnce runtimeRequestTimeout seccompDefault serializeImagePulls
+    serverCertificateKeyAlgorithm serverTLSBootstrap
     showHiddenMetricsForVersion shutdownGracePeriod shutdownGracePeriodByPodPriority
     shutdownGracePeriodCriticalPods singleProcessOOMKill staticPodPath staticPodURL staticPodURLHeader
     streamingConnectionIdleTimeout syncFrequency systemCgroups systemReservedCgroup tlsCertFile tlsCipherSuites

@@ -106,12 +106,11 @@ class Scenario:
 
     def admit(self, step: Json) -> Json:
         """A new pod, or an active one again."""
-        if "pod" in step:
-            pod = pod_of(step["pod"], self.policy.rules.minor)
-            self.pods[pod.uid] = pod
         uid = step["uid"] if "uid" in step else step["pod"]["uid"]
-        if uid not in self.pods:
-            return {}  # refused by us, kept by the kubelet
+        if step["op"] == "readmit" and uid not in self.pods:
+            return {}  # refused by us; the kubelet may have kept it
+        if "pod" in step:
+            self.pods[uid] = pod_of(step["pod"], self.policy.rules.minor)
         pod = self.pods[uid]
         result: Json = {}
         whole = self.policy.rules.pod_level_managers and pod.pod_level and step["scope"] == "pod"

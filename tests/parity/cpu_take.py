@@ -18,14 +18,13 @@ def answer(given: dict[str, Any]) -> dict[str, Any]:
     topology = CpuTopology.of(machine_of(given["machine"]))
     available, count = CpuSet.parse(given.get("available", "")).bits, given["count"]
     spread = given.get("sorting") == "spread"
+    how = kubelet_rules(Rules(compatibility=Compatibility.KUBELET, minor=minor_of(given)))
     try:
         if given["algorithm"] == "packed":
-            taken = packed(
-                topology, available, count, spread=spread, uncore=given.get("prefer_uncore", False), literal=True
-            )
+            uncore = given.get("prefer_uncore", False)
+            taken = packed(topology, available, count, spread=spread, uncore=uncore, literal=True, kubelet=how)
         else:
             group = given.get("group_size", 1)
-            how = kubelet_rules(Rules(compatibility=Compatibility.KUBELET, minor=minor_of(given)))
             taken = distributed(
                 topology,
                 available,
@@ -34,7 +33,8 @@ def answer(given: dict[str, Any]) -> dict[str, Any]:
                 spread=spread,
                 literal=True,
                 by_socket=given.get("align_by_socket", False) and how.distribute_in_socket,
-                lowered=how.share_lowered,
+                at_least=given.get("min_numa_nodes", 0),
+                kubelet=how,
             )
     except CannotTake as error:
         return {"error": str(error)}

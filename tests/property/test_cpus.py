@@ -13,6 +13,7 @@ import agent.core.cpus.distributed as ways
 from agent.core.cpus.distributed import distributed
 from agent.core.cpus.packed import CannotTake, packed
 from agent.core.cpus.topology import CpuTopology
+from agent.core.kubelets import MENDED
 from agent.core.merge.demand import Demand, Positions, listed
 from agent.model.hint import ANY_NODES, Hint, Stance
 from agent.model.idset import CpuSet, NodeSet
@@ -239,7 +240,7 @@ def test_no_take_hands_out_what_was_not_offered(data: st.DataObject) -> None:
             spread=spread,
             at_least=data.draw(st.integers(0, 4)),
             by_socket=in_socket,
-            lowered=lowered,
+            kubelet=replace(MENDED, share_lowered=lowered),
         ),
     ):
         if count > offered.bit_count():
@@ -262,7 +263,8 @@ def test_of_many_nodes_the_choice_is_that_of_all_combinations(data: st.DataObjec
     free = [data.draw(st.integers(0, 4)) for _ in range(nodes)]
     offered = sum(((1 << count) - 1) << (4 * node) for node, count in enumerate(free))
     count = data.draw(st.integers(0, sum(free)))
-    take = partial(distributed, topology, offered, count, by_socket=data.draw(st.booleans()), lowered=True)
+    how = replace(MENDED, share_lowered=True)
+    take = partial(distributed, topology, offered, count, by_socket=data.draw(st.booleans()), kubelet=how)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ways, "MANY", 10_000)
         of_all = take()

@@ -19,12 +19,14 @@ from tests.unit.cpu_machines import (
     S1,
     U2,
     UNEVEN,
+    M,
     Node,
     container,
     cpus,
     init,
     machine,
     pod,
+    shown,
     smt,
 )
 
@@ -228,3 +230,26 @@ def test_strict_cpu_reservation_is_the_nodes_in_any_case() -> None:
         for wish in (False, True):
             asked = CpuManager(S1, rules).with_options(CpuOptions(full_pcpus_only=True, strict_reservation=wish))
             assert str(asked.start().shared) == ("1-7" if strict else "0-7")
+
+
+def test_a_pod_that_holds_what_it_asks_for_has_the_hints_of_that() -> None:
+    """With pod scope the kubelet asks nothing else once the pod's containers hold exactly the request."""
+    node = Node(M, "0")
+    whole = pod("p", container("a", 1), container("b", 1))
+    node.admit(whole, [1])
+    assert shown(node.provider.pod_hints(node.ledger, whole), M) == "{1}p {01}n"
+
+
+@pytest.mark.parametrize("mode", [KUBELET, FIXED])
+def test_what_a_later_container_holds_is_not_given_to_an_earlier_one(mode: Compatibility) -> None:
+    """What an init container left is offered again with the pod; what is in use is not granted twice."""
+    node = Node(S1, "0,4", mode=mode)
+    again = pod("p", init("i", 2), container("a", 1), container("b", 1))
+    first = node.admit(again)
+    assert isinstance(first, dict)
+    assert cpus(first["a"]) | cpus(first["b"]) == cpus(first["i"])
+    node.release("p", "a")
+    found = node.admit(again)
+    assert isinstance(found, dict)
+    assert cpus(found["a"]).isdisjoint(cpus(found["b"]))
+    assert found["b"] == first["b"]

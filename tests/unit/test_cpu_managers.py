@@ -9,12 +9,17 @@ from agent.core.cpus.distributed import distributed
 from agent.core.cpus.hints import Hinter
 from agent.core.cpus.packed import CannotTake, packed
 from agent.core.cpus.topology import CpuTopology
+from agent.core.kubelets import kubelet_rules
 from agent.core.merge.demand import Demand, Positions, listed
 from agent.model.idset import CpuSet
 from agent.model.machine import Cpu, Machine, NumaNode
+from agent.model.rules import Compatibility, Rules
 from tests.reference import vectors
 
 Json = dict[str, Any]
+
+OLD = kubelet_rules(Rules(compatibility=Compatibility.KUBELET))
+"""As kubelet 1.36 does it."""
 
 
 def test_managers_vectors() -> None:
@@ -50,10 +55,10 @@ def _alike(machine: Machine, case: Json) -> bool:
     try:
         if case["algo"] == "packed":
             uncore = case.get("uncore", False)
-            taken = packed(topology, free.bits, case["n"], spread=spread, uncore=uncore, literal=True)
+            taken = packed(topology, free.bits, case["n"], spread=spread, uncore=uncore, literal=True, kubelet=OLD)
         else:
             group = case.get("group", 1)
-            taken = distributed(topology, free.bits, case["n"], group=group, spread=spread, literal=True)
+            taken = distributed(topology, free.bits, case["n"], group=group, spread=spread, literal=True, kubelet=OLD)
     except CannotTake as error:
         return str(error) == case.get("err")
     if case.get("err") == "HANG":

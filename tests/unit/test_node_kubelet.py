@@ -42,6 +42,7 @@ def setup(kubelet: str, **settings: object) -> Setup:
         ("v1.36.3-gke.1234", Minor.V1_36),
         ("1.35.0+k3s1", Minor.V1_35),
         ("v1.37", Minor.V1_37),
+        ("v1.38.0-beta.0", Minor.V1_38),
     ],
 )
 def test_a_known_minor_names_its_rules(version: str, minor: Minor) -> None:
@@ -54,8 +55,8 @@ def test_a_known_minor_names_its_rules(version: str, minor: Minor) -> None:
 @pytest.mark.parametrize(
     ("version", "minor", "said"),
     [
-        ("v1.38.0", Minor.V1_37, "newer than any"),
-        ("v2.0.0", Minor.V1_37, "newer than any"),
+        ("v1.39.0", Minor.V1_38, "newer than any"),
+        ("v2.0.0", Minor.V1_38, "newer than any"),
         ("v1.33.9", Minor.V1_34, "older than any"),
         ("v0.99.0", Minor.V1_34, "older than any"),
         ("", Minor.V1_36, "is not known yet"),
@@ -87,7 +88,7 @@ def test_a_kubelet_upgraded_beyond_what_is_known_is_told_once(tmp_path: Path) ->
     file.write_text("{compatibility: kubelet, reservedSystemCPUs: '0'}", "utf-8")
     told, now = Told(), setup("v1.37.0")
     root = "synthetic:2 sockets x 1 node x 4 cores x 1 thread, 8G per node"
-    for version in ("v1.38.0", "v1.38.0", "v1.37.2"):
+    for version in ("v1.39.0", "v1.39.0", "v1.38.0"):
         now = again(file, root, now, told, kept=NodeAllocatable(known=True, kubelet=version))
     assert [what for what, _ in told.problems] == ["kubelet"]
     assert now.doubts == ()

@@ -124,7 +124,7 @@ BAD: list[tuple[Any, str, str]] = [
     ({"kind": "Pod"}, "kind", "KubeletConfiguration"),
     ({"topologyManagerPolcy": "none"}, "topologyManagerPolcy", "did you mean topologyManagerPolicy?"),
     ({"maxpods": 5}, "maxpods", "did you mean maxPods?"),
-    ({"zzz": 5}, "zzz", "is not a setting of numalign or of a kubelet up to 1.37; correct its name"),
+    ({"zzz": 5}, "zzz", "is not a setting of numalign or of a kubelet up to 1.38; correct its name"),
     ({"reserved_system_cpus": "1"}, "reserved_system_cpus", "did you mean reservedSystemCPUs?"),
     ({"topologyManagerPolicy": "single"}, "topologyManagerPolicy", "'single-numa-node'"),
     ({"onMisalignment": None}, "onMisalignment", "nothing is not possible"),

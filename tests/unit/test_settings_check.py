@@ -70,7 +70,7 @@ def test_the_same_as_json(tmp_path: Path) -> None:
         ),
         (
             "cpuManagerPolicyOptions: {no-such: true}", None,
-            'unknown CPU Manager Policy option: "no-such"; kubelets up to 1.37 know align-by-socket, ',
+            'unknown CPU Manager Policy option: "no-such"; kubelets up to 1.38 know align-by-socket, ',
         ),
         ("compatibility: kubelet", MACHINE, "kubeReserved.cpu: [cpumanager] unable to determine reserved CPU"),
     ],

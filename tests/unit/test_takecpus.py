@@ -10,10 +10,14 @@ import agent.core.cpus.distributed as ways
 from agent.core.cpus.distributed import Balance, Slices, distributed
 from agent.core.cpus.packed import CannotTake, packed
 from agent.core.cpus.topology import CpuTopology
+from agent.core.kubelets import MENDED, kubelet_rules
 from agent.model.idset import CpuSet
 from agent.model.machine import Machine
+from agent.model.rules import Compatibility, Minor, Rules
 from tests.unit.cpu_machines import D2, P4, Q4, S1, U1, U2, U3, U4, UNEVEN, cpus, machine, smt
 
+HOW = {True: kubelet_rules(Rules(compatibility=Compatibility.KUBELET, minor=Minor.V1_36)), False: MENDED}
+"""Literally as kubelet 1.36 does it, and mended."""
 PACKED = [
     (S1, "0-7", 1, "0"),
     (S1, "0-7", 2, "0,4"),
@@ -68,7 +72,10 @@ DISTRIBUTED = [
 @pytest.mark.parametrize(("on", "free", "count", "expected"), PACKED)
 def test_packed(on: Machine, free: str, count: int, expected: str, literal: bool) -> None:  # noqa: FBT001 - parameter
     """The most used units first, whole ones before parts: alike by averages and by real sizes on even machines."""
-    assert str(CpuSet(packed(CpuTopology.of(on), cpus(free).bits, count, literal=literal))) == expected
+    assert (
+        str(CpuSet(packed(CpuTopology.of(on), cpus(free).bits, count, literal=literal, kubelet=HOW[literal])))
+        == expected
+    )
 
 
 @pytest.mark.parametrize(("on", "free", "count", "expected"), SPREAD)
@@ -93,7 +100,7 @@ def test_a_node_that_is_full_is_no_candidate_for_the_distribution() -> None:
     """Of three nodes one has no free CPU: the CPUs come from the other two, evenly, and the pod is not refused."""
     on, free = CpuTopology.of(M3), cpus("2-5,8-11").bits
     for literal in (True, False):
-        taken = distributed(on, free, 4, literal=literal, by_socket=True, at_least=3)
+        taken = distributed(on, free, 4, literal=literal, by_socket=True, at_least=3, kubelet=HOW[literal])
         assert str(CpuSet(taken)) == "2,4,8,10"
 
 
@@ -117,7 +124,10 @@ def test_more_than_there_is_is_refused_with_the_kubelets_sentence() -> None:
 def test_d2_slices_are_overwritten_for_the_kubelet_only(nodes: int, count: int, kubelet: str, mended: str) -> None:
     """Defect D2: a remembered combination of nodes changes, of some sizes; mended, it does not (rule 4.11)."""
     on = CpuTopology.of(machine(*([(0, None, [cpu]) for cpu in range(n * 4, n * 4 + 4)] for n in range(nodes))))
-    assert [str(CpuSet(distributed(on, on.all, count, literal=literal))) for literal in (True, False)] == [
+    assert [
+        str(CpuSet(distributed(on, on.all, count, literal=literal, kubelet=HOW[literal])))
+        for literal in (True, False)
+    ] == [
         kubelet,
         mended,
     ]
@@ -128,7 +138,7 @@ def test_d3_odd_leftovers_do_not_loop_for_ever(literal: bool) -> None:  # noqa: 
     """Defect D3: the kubelet never returns for this request; here it is answered, with what was offered."""
     on = CpuTopology.of(machine(*([(0, None, [c, c + 16]) for c in range(n * 4, n * 4 + 4)] for n in range(4))))
     free = cpus("0,2-5,7-9,12-20,22-27,29-31")
-    taken = CpuSet(distributed(on, free.bits, 22, group=2, literal=literal))
+    taken = CpuSet(distributed(on, free.bits, 22, group=2, literal=literal, kubelet=HOW[literal]))
     assert len(taken) == 22
     assert taken.issubset(free)
 
@@ -153,14 +163,21 @@ def test_nodes_in_several_sockets_give_out_of_one_count(
     literal: bool,  # noqa: FBT001 - parameter
 ) -> None:
     """Where nodes and sockets cross-cut, a request that the free CPUs hold gets as many of them as it asks for."""
-    assert str(CpuSet(distributed(CpuTopology.of(CROSSED), cpus(free).bits, count, literal=literal))) == expected
+    assert (
+        str(
+            CpuSet(
+                distributed(CpuTopology.of(CROSSED), cpus(free).bits, count, literal=literal, kubelet=HOW[literal])
+            )
+        )
+        == expected
+    )
 
 
 def test_averages_hand_out_what_is_not_offered_and_real_sizes_do_not() -> None:
     """Kubernetes issue 124066: a half-free core looks free; without averages nothing but the offer is taken."""
     on, offered = CpuTopology.of(UNEVEN), cpus("4,5,6,7")
     assert on.cpus_per_core == 1
-    assert not CpuSet(packed(on, offered.bits, 2, literal=True)).issubset(offered)
+    assert not CpuSet(packed(on, offered.bits, 2, literal=True, kubelet=HOW[True])).issubset(offered)
     assert CpuSet(packed(on, offered.bits, 2)).issubset(offered)
 
 
@@ -194,7 +211,7 @@ def test_of_sixteen_nodes_few_sets_are_tried(monkeypatch: pytest.MonkeyPatch, *,
     monkeypatch.setattr(ways, name, counted)
     on = CpuTopology.of(machine(*([(0, None, [cpu]) for cpu in range(n * 8, n * 8 + 8)] for n in range(16))))
     free = on.all & ~sum(0b10000000 << 8 * node for node in range(1, 16, 2))  # uneven: no set is balanced at once
-    taken = CpuSet(distributed(on, free, 36, at_least=8, literal=literal))
+    taken = CpuSet(distributed(on, free, 36, at_least=8, literal=literal, kubelet=HOW[literal]))
     assert tried
     assert sorted(len(taken & CpuSet(held)) for held in on.nodes.values()) == [0] * 8 + [4] * 4 + [5] * 4
 

@@ -37,7 +37,7 @@ def test_all_that_go_calls_false(value: str) -> None:
     [
         (
             {"no-such": "1"},
-            'unknown Topology Manager Policy option: "no-such"; kubelets up to 1.37 know prefer-closest-numa-nodes',
+            'unknown Topology Manager Policy option: "no-such"; kubelets up to 1.38 know prefer-closest-numa-nodes',
         ),
         (
             {"prefer-closest-numa-nodes": "yes"},

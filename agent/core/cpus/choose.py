@@ -77,15 +77,15 @@ class Chooser:
             facts = {"requested": count, "available": len(offered)}
             return Refusal(Reason.UNEXPECTED, str(reason), facts=facts)
 
-    def part(self, offered: CpuSet, count: int) -> CpuSet | Refusal:
+    def part(self, offered: CpuSet, count: int, affinity: Hint = ANY_NODES) -> CpuSet | Refusal:
         """Pick `count` of a pod's own CPUs for one of its containers: cores may be split there.
 
-        The pod is managed as a whole (kubelet rule 4.12).
+        The pod is managed as a whole (kubelet rule 4.12). The affinity is the pod's.
         """
         try:
             kinds = () if self._literal else (offered.bits & self._apart, offered.bits & ~self._apart)
             pool = next((each for each in kinds if each.bit_count() >= count), offered.bits)
-            taken = take(self._topology, pool, count, self._options, literal=self._literal, kubelet=self._kubelet)
+            taken = self._as_kubelet(pool, count, len(affinity.nodes or ()), literal=self._literal)
             if taken & ~offered.bits and self._only_offered:
                 taken = take(self._topology, offered.bits, count, self._options)
             return CpuSet(self._in_one_cache(pool, count, taken))
@@ -171,11 +171,16 @@ class Chooser:
     def _take(self, pool: int, count: int, at_least: int, *, literal: bool) -> int:
         options = self._options
         if self._literal or not options.distribute_across_numa:
-            taken = take(self._topology, pool, count, options, literal=literal, kubelet=self._kubelet)
+            taken = self._as_kubelet(pool, count, at_least, literal=literal)
             return self._in_one_cache(pool, count, taken)
         if options.align_by_socket:
             pool = self._fewest_sockets(pool, count)
         return take(self._topology, pool, count, options, at_least=at_least)
+
+    def _as_kubelet(self, pool: int, count: int, nodes: int, *, literal: bool) -> int:
+        how = self._kubelet
+        at_least = nodes if how.nodes_counted else 0
+        return take(self._topology, pool, count, self._options, literal=literal, at_least=at_least, kubelet=how)
 
     def _in_one_cache(self, pool: int, count: int, taken: int) -> int:
         """Keep what was taken if one L3 cache holds it, else take all of the first cache that has enough (D20)."""

@@ -6,9 +6,9 @@ divide goes, group by group, to the nodes where that keeps the balance best. Com
 of `Taker.nodes`: the first of equals wins.
 
 Defects: D2, the kubelet remembers a combination as a slice that later ones overwrite (kubernetes PR 141238), is
-copied under Compatibility.KUBELET by `Slices` and absent otherwise. D3, its endless loop over odd leftovers (PR
+copied by `Slices` for kubelets up to 1.37 and absent otherwise. D3, its endless loop over odd leftovers (PR
 140730), is guarded in both modes: a pass that gives nothing away makes the subset infeasible. D6, the node count of
-the hint is not honoured (issue 139430), is mended by `at_least`.
+the hint is not honoured (issue 139430), is mended by `at_least`, and in kubelet 1.38 in a way of its own.
 
 Where nodes and sockets cross-cut (some machines of virtual CPUs), `Taker.nodes` names a node once for each socket,
 and the kubelet combines such a node with itself. It gives for each place that it has, out of one count. Mended, every
@@ -30,6 +30,7 @@ from itertools import combinations
 
 from agent.core.cpus.packed import CannotTake, Taker, not_enough, packed
 from agent.core.cpus.topology import CpuTopology
+from agent.core.kubelets import MENDED, KubeletRules
 
 Leftovers = dict[int, int]
 """NUMA node -> free CPUs."""
@@ -110,7 +111,7 @@ def distributed(
     literal: bool = False,
     at_least: int = 0,
     by_socket: bool = False,
-    lowered: bool = False,
+    kubelet: KubeletRules = MENDED,
 ) -> int:
     """Take `count` of the available CPUs, evenly over as few NUMA nodes as hold them.
 
@@ -120,17 +121,17 @@ def distributed(
         count: how many.
         group: CPUs that stay together (threads of a core with full-pcpus-only).
         spread: distribute-cpus-across-cores.
-        literal: answer as the kubelet does, by averages (`packed`) and where its slices alias (D2).
+        literal: answer as the kubelet does (`packed`), also where its slices alias (D2).
         by_socket: `KubeletRules.distribute_in_socket`, where align-by-socket is on.
-        lowered: `KubeletRules.share_lowered`.
+        kubelet: what the kubelet's minor decides.
         at_least: nodes to use at least, if they can be filled evenly (D6); 0 leaves it to the count.
 
     Raises:
         CannotTake: with the kubelet's sentence.
     """
     if count % group:
-        return packed(topology, available, count, spread=spread, literal=literal)
-    taker = Taker(topology, available, count, spread=spread, literal=literal)
+        return packed(topology, available, count, spread=spread, literal=literal, kubelet=kubelet)
+    taker = Taker(topology, available, count, spread=spread, literal=literal, kubelet=kubelet)
     if count < 1:
         return 0
     if count > taker.free.bit_count():
@@ -140,13 +141,20 @@ def distributed(
     per_node = -(-groups // len(topology.nodes))
     needed = -(-count // group)
     least, most = -(-needed // per_node), min(needed, len(set(nodes)))
-    first = max(least, min(at_least, most))
-    for size in (*range(first, most + 1), *range(first - 1, least - 1, -1)):
-        subsets = walk if literal else honest
+    subsets = walk if literal and kubelet.overwritten else honest
+    for size in _sizes(least, most, at_least, kubelet):
         best = _best_of(taker, nodes, size, count, group, subsets, by_socket=by_socket)
         if best.combination is not None:
-            return _give(taker, best, count, group, lowered=lowered)
-    return packed(topology, available, count, spread=spread, literal=literal)
+            return _give(taker, best, count, group)
+    return packed(topology, available, count, spread=spread, literal=literal, kubelet=kubelet)
+
+
+def _sizes(least: int, most: int, at_least: int, kubelet: KubeletRules) -> Iterator[int]:
+    """How many nodes to try, in order. Kubelet 1.38 leaves a number alone that cannot be, and tries no fewer."""
+    counted = kubelet.nodes_counted
+    first = max(least, at_least if at_least <= most else 0 if counted else most)
+    yield from range(first, most + 1)
+    yield from () if counted else range(first - 1, least - 1, -1)
 
 
 def _best_of(
@@ -255,13 +263,13 @@ def _dealt(left: Leftovers, members: Sequence[int], rest: int, group: int) -> Le
     return after
 
 
-def _give(taker: Taker, best: _Best, count: int, group: int, *, lowered: bool) -> int:
+def _give(taker: Taker, best: _Best, count: int, group: int) -> int:
     """Carry the choice out."""
     assert best.combination is not None  # noqa: S101 - the caller looked
     chosen = best.combination.values()
     topology = taker.topology
     each = (count // len(chosen) // group) * group
-    if lowered:
+    if taker.kubelet.share_lowered:
         each = min(each, *((topology.nodes[node] & taker.free).bit_count() // group * group for node in chosen))
     for node in chosen:
         _take_in(taker, topology.nodes[node], each)
@@ -286,8 +294,9 @@ def _give(taker: Taker, best: _Best, count: int, group: int, *, lowered: bool) -
 
 def _take_in(taker: Taker, cpus: int, count: int) -> None:
     """Take within one node; what it cannot give is noticed by the final accounting."""
+    free, spread, literal = cpus & taker.free, taker.spread, taker.literal
     with contextlib.suppress(CannotTake):  # see above
-        taker.take(packed(taker.topology, cpus & taker.free, count, spread=taker.spread, literal=taker.literal))
+        taker.take(packed(taker.topology, free, count, spread=spread, literal=literal, kubelet=taker.kubelet))
 
 
 class Balance:

@@ -9,17 +9,22 @@ integers.
     4. whole cores (not when spreading over cores)
     5. single CPUs, along the cores (packed) or along the sockets (spread)
 
-The kubelet calls a core or socket whole when its free CPUs equal the machine's *average*; on machines with uneven
-units it then takes all CPUs of the unit, free or not (kubernetes issues 124066, 140495). `literal` answers so;
-its caller must see to it that no other pod's CPUs are handed out (`agent.core.cpus.provider` does). Without it
-units are whole when all of their CPUs are free.
+Kubelets up to 1.37 call a core or socket whole when its free CPUs equal the machine's *average*. On machines with
+uneven units they then take all CPUs of the unit, free or not (kubernetes issues 124066, 140495). `literal` answers
+so. The caller must see to it that no CPU of another pod is handed out (`agent.core.cpus.provider` does). Without it,
+and in kubelet 1.38, units are whole when all of their CPUs are free.
+
+Spreading goes round the cores of a socket: one CPU of each, then the second of each. Cores with the fewest busy CPUs
+come first, mended. Kubelets up to 1.37 go by number, and 1.38 begins with the fewest free CPUs (defect D26).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 
 from agent.core.cpus.topology import CpuTopology, Units, bits
+from agent.core.kubelets import MENDED, KubeletRules
 
 
 class CannotTake(Exception):  # noqa: N818 - control flow of this package: turned into a Refusal by the caller
@@ -35,10 +40,18 @@ class Taker:
     """One taking: what is free, what is taken, how many are still needed."""
 
     def __init__(
-        self, topology: CpuTopology, available: int, count: int, *, spread: bool = False, literal: bool = False
+        self,
+        topology: CpuTopology,
+        available: int,
+        count: int,
+        *,
+        spread: bool = False,
+        literal: bool = False,
+        kubelet: KubeletRules = MENDED,
     ) -> None:
         self.topology = topology
         self.literal = literal
+        self.kubelet = kubelet
         self.free = available & topology.all
         self.need = count
         self.taken = 0
@@ -101,13 +114,24 @@ class Taker:
 
     def singles(self) -> Iterator[int]:
         """CPUs one by one: along the cores, or along the sockets when spreading."""
-        if self.spread:
-            units, order = self.topology.sockets, self.sockets()
-        else:
-            units, order = self.topology.cores, self.cores()
-        free = self.free
-        for unit in order:
-            yield from bits(units[unit] & free)
+        topology, free = self.topology, self.free
+        if not self.spread:
+            for core in self.cores():
+                yield from bits(topology.cores[core] & free)
+            return
+        for socket in self.sockets():
+            here = topology.sockets[socket] & free
+            yield from bits(here) if self.kubelet.spread_by_number else self._round(socket, here)
+
+    def _round(self, socket: int, free: int) -> Iterator[int]:
+        """The free CPUs of a socket: one of each core in order, then the second of each, and so on."""
+        cores = []
+        for core in self.topology.cores_of_socket[socket]:
+            cpus = self.topology.cores[core]
+            counted = cpus & (free if self.kubelet.spread_by_free else ~free)
+            cores.append((counted.bit_count(), core, cpus & free))
+        for rank in zip_longest(*(bits(cpus) for _, _, cpus in sorted(cores))):
+            yield from (cpu for cpu in rank if cpu is not None)
 
     # ---- steps
 
@@ -118,13 +142,15 @@ class Taker:
         have on average.
         """
         free_before = self.free
+        if not (self.literal and self.kubelet.averages):
+            average = None
         for unit in order:
             if self.need < 1:
                 return
             cpus = units[unit]
             size = cpus.bit_count()
             mine = (cpus & free_before).bit_count()
-            if mine == (average if self.literal and average is not None else size) and self.need >= size:
+            if mine == (size if average is None else average) and self.need >= size:
                 self.take(cpus)
 
     def whole_nodes(self) -> None:
@@ -142,8 +168,12 @@ class Taker:
     def by_uncore(self) -> None:
         """Step 3 (kubelet rule 4.9.4): whole caches, then a rest that fits into one."""
         topology = self.topology
-        for uncore in self.uncores():
-            if self.need >= topology.cpus_per_uncore:
+        order, in_turn = self.uncores(), not self.kubelet.caches_first
+        if not in_turn:
+            order = list(dict.fromkeys(order))  # one that spans nodes stands where it is met first
+            self.whole(order, topology.uncores)
+        for uncore in order:
+            if in_turn and self.need >= topology.cpus_per_uncore:
                 self.whole(self.uncores(), topology.uncores)
             if self.need < 1:
                 return
@@ -181,6 +211,7 @@ def packed(
     spread: bool = False,
     uncore: bool = False,
     literal: bool = False,
+    kubelet: KubeletRules = MENDED,
 ) -> int:
     """Take `count` of the available CPUs, as close together as they come.
 
@@ -190,12 +221,13 @@ def packed(
         count: how many.
         spread: distribute-cpus-across-cores: no whole cores, single CPUs along sockets.
         uncore: prefer-align-cpus-by-uncorecache.
-        literal: units are whole by the machine's averages, as the kubelet has it.
+        literal: units are taken as the kubelet does it, by averages where its minor has these.
+        kubelet: what the kubelet's minor decides.
 
     Raises:
         CannotTake: with the kubelet's sentence.
     """
-    taker = Taker(topology, available, count, spread=spread, literal=literal)
+    taker = Taker(topology, available, count, spread=spread, literal=literal, kubelet=kubelet)
     if count < 1:
         return 0
     if count > taker.free.bit_count():

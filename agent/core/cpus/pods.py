@@ -6,7 +6,7 @@ ones, all others what is left over, which they share. Used by `agent.core.cpus.p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from agent.core.request.amounts import AS_WHOLE, exclusive_count, pod_exclusive_count
 from agent.model.idset import CpuSet
@@ -19,6 +19,7 @@ NO_ROOM_FOR_SHARED = (
 )
 
 Take = Callable[[CpuSet, int], CpuSet | Refusal]
+NOTHING: Mapping[str, CpuSet] = {}
 
 
 def empty_pool(pod: Pod) -> str:
@@ -38,10 +39,16 @@ def empty_pool(pod: Pod) -> str:
     return NO_ROOM_FOR_SHARED if sharing and lasting >= budget else ""
 
 
-def partition(pod: Pod, own: CpuSet, take: Take) -> dict[str, CpuSet] | Refusal:
+def is_prefix(pod: Pod, named: Mapping[str, CpuSet]) -> bool:
+    """Say whether the containers named are the first of the pod, and no others (kubelet rule 4.12)."""
+    return {container.name for container in pod.containers[: len(named)]} == set(named)
+
+
+def partition(pod: Pod, own: CpuSet, take: Take, kept: Mapping[str, CpuSet] = NOTHING) -> dict[str, CpuSet] | Refusal:
     """Container name -> CPUs out of the pod's own.
 
-    Init containers take from all that no sidecar before them holds; app containers take one after the other.
+    Init containers take from all that no sidecar before them holds; app containers take one after the other. What is
+    kept from before stays, but for containers that share what is left.
     """
     shares: dict[str, CpuSet] = {}
     sidecars = CpuSet()
@@ -52,9 +59,9 @@ def partition(pod: Pod, own: CpuSet, take: Take) -> dict[str, CpuSet] | Refusal:
         left = left if app else own - sidecars
         if not count:
             if container.kind is ContainerKind.INIT:
-                shares[container.name] = left
+                shares[container.name] = kept.get(container.name, left)
             continue
-        taken = take(left, count)
+        taken = kept[container.name] if container.name in kept else take(left, count)
         if isinstance(taken, Refusal):
             return taken
         shares[container.name] = taken

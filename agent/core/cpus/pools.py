@@ -54,7 +54,7 @@ def take(
             literal=literal,
             at_least=at_least,
             by_socket=options.align_by_socket and kubelet.distribute_in_socket,
-            lowered=kubelet.share_lowered,
+            kubelet=kubelet,
         )
     return packed(
         topology,
@@ -63,6 +63,7 @@ def take(
         spread=options.distribute_across_cores,
         uncore=options.prefer_uncore,
         literal=literal,
+        kubelet=kubelet,
     )
 
 

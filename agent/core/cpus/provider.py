@@ -9,7 +9,8 @@ Asked by `agent.core.admission.node`, after devices and before memory. Its parts
 Defects of the kubelet, answered alike under Compatibility.KUBELET and mended under FIXED: D1, a pod that
 holds its CPUs already is not asked again for whole free cores; in `choose` D2, a remembered combination that changes,
 and D6, the affinity's number of nodes that is ignored. Mended in both: D3, the endless loop; D9, pods managed as a
-whole lose their CPUs when they are admitted again.
+whole lose their CPUs when they are admitted again (up to 1.37); a CPU that an init container left and that a later
+container holds is not given to an earlier one, too.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
+from functools import partial
 
 from agent.core.cpus.choose import Chooser
 from agent.core.cpus.hints import Hinter
-from agent.core.cpus.pods import empty_pool, partition
+from agent.core.cpus.pods import Take, empty_pool, is_prefix, partition
 from agent.core.cpus.pools import Pools, granted
 from agent.core.cpus.topology import CpuTopology
 from agent.core.kubelets import kubelet_rules
@@ -63,6 +65,7 @@ class CpuManager:
         self._kubelet = rules.compatibility is Compatibility.KUBELET
         how = kubelet_rules(rules)
         self._cores_first = how.cores_before_state
+        self._keeps_pods = how.pods_kept
         self._topology = topology = CpuTopology.of(machine)
         if rules.cpu.static:
             sockets, nodes = topology.num_sockets, len(topology.nodes)
@@ -155,11 +158,11 @@ class CpuManager:
         count = self._pod_count(pod)
         if not count:
             return Stance.NO_PREFERENCE
-        if pod.pod_level and empty_pool(pod):
-            return {CPU: IMPOSSIBLE}
-        books = ledger.cpus
+        books = self._unbroken(ledger, pod).cpus
         own = books.pools.get(pod.uid)
-        if own is not None and not self._kubelet:  # defect D9: the kubelet grants it twice
+        if pod.pod_level and not (own and self._keeps_pods) and empty_pool(pod):
+            return {CPU: IMPOSSIBLE}
+        if own is not None and (self._keeps_pods or not self._kubelet):  # defect D9: the kubelet grants it twice
             return {CPU: self._hinter.offer(own, count) if len(own) == count else IMPOSSIBLE}
         held = CpuSet()
         for container in pod.containers:
@@ -169,6 +172,8 @@ class CpuManager:
             if len(cpus) != exclusive_count(pod, container, self.rules):
                 return {CPU: IMPOSSIBLE}
             held |= cpus
+        if self._kubelet and len(held) == count:
+            return {CPU: self._hinter.offer(held, count)}
         return {CPU: self._hinter.offer(self.free(books, pod), count, self._reusable(books, pod) | held)}
 
     def allocate(self, ledger: Ledger, pod: Pod, container: Container, affinity: Hint) -> Ledger | Refusal:
@@ -207,8 +212,12 @@ class CpuManager:
     def allocate_pod(self, ledger: Ledger, pod: Pod, affinity: Hint) -> Ledger | Refusal:
         """Grant a pod with pod-level resources CPUs of its own, and divide them between its containers."""
         count = self._pod_count(pod)
+        part = partial(self._chooser.part, affinity=affinity)
+        ledger = self._unbroken(ledger, pod) if count else ledger
         books = ledger.cpus
         again = pod.uid in books.pools
+        if count and again and self._keeps_pods:
+            return self._completed(ledger, pod, part)
         if not count or (again and not self._kubelet):  # defect D9: the kubelet grants it twice
             return ledger
         own = self._own(books, pod, count, affinity)
@@ -216,11 +225,30 @@ class CpuManager:
             return ledger  # the kubelet would take these too, and lose the first
         if isinstance(own, Refusal):
             return own
-        shares = partition(pod, own, self._chooser.part)
+        shares = partition(pod, own, part)
         if isinstance(shares, Refusal):
             return shares
         books = self._assigned(books, pod.uid, shares, books.shared - own)
         return self._with(ledger, replace(books, pools={**books.pools, pod.uid: own}))
+
+    def _unbroken(self, ledger: Ledger, pod: Pod) -> Ledger:
+        """Release a pod whose containers with CPUs are not its first ones: kubelet 1.38 takes it as a new one."""
+        books = ledger.cpus
+        own = books.pools.get(pod.uid) if self._keeps_pods else None
+        if not own or (is_prefix(pod, books.assigned.get(pod.uid, {})) and not own & books.shared):
+            return ledger
+        return self.release(ledger, pod.uid)
+
+    def _completed(self, ledger: Ledger, pod: Pod, part: Take) -> Ledger | Refusal:
+        """Give the containers that have none their CPUs out of the pod's own, which it keeps (kubelet 1.38)."""
+        books = ledger.cpus
+        held = books.assigned.get(pod.uid, {})
+        if len(held) == len(pod.containers):
+            return ledger
+        shares = partition(pod, books.pools[pod.uid], part, held)
+        if isinstance(shares, Refusal):
+            return shares
+        return self._with(ledger, self._assigned(books, pod.uid, shares, books.shared))
 
     def started(self, ledger: Ledger, pod: Pod, container: Container) -> Ledger:  # noqa: ARG002 - Provider
         """Nothing: CPUs of finished init containers stay the pod's until it ends (kubelet rule 4.14: release)."""
@@ -321,6 +349,10 @@ class CpuManager:
         more: where it would, what is left comes first.
         """
         taken = self._grant(books, count, affinity, free | reusable)
+        lasting = self._lasting(books, pod) & reusable
+        if lasting and not isinstance(taken, Refusal) and taken & lasting:
+            reusable -= lasting
+            taken = self._grant(books, count, affinity, free | reusable)
         if isinstance(taken, Refusal) or pod.qos is Qos.GUARANTEED:
             return taken
         if len(CpuSet.union(books.assigned.get(pod.uid, {}).values()) | taken) <= self._pod_count(pod):
@@ -329,6 +361,16 @@ class CpuManager:
             return self._chooser.choose(reusable, count, affinity)
         more = self._grant(books, count - len(reusable), affinity, free)
         return more if isinstance(more, Refusal) else more | reusable
+
+    def _lasting(self, books: CpuBooks, pod: Pod) -> CpuSet:
+        """What the pod's sidecars and app containers hold: no other container of it may have that, too.
+
+        The kubelet offers it to an earlier container that lacks its CPUs, where an init container left it.
+        """
+        held = books.assigned.get(pod.uid, {}) if self.rules.only_offered else {}
+        return CpuSet.union(
+            held[each.name] for each in pod.containers if each.kind is not ContainerKind.INIT and each.name in held
+        )
 
     def _assigned(self, books: CpuBooks, uid: str, containers: Mapping[str, CpuSet], shared: CpuSet) -> CpuBooks:
         others = {key: held for key, held in books.assigned.items() if key != uid}

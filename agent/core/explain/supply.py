@@ -13,6 +13,7 @@ from agent.core import confine
 from agent.core.admission.node import Node
 from agent.core.cpus import provider as cpus
 from agent.core.devices import provider as devices
+from agent.core.kubelets import kubelet_rules
 from agent.core.memory import provider as memory
 from agent.core.memory.confined import CountedLedger
 from agent.core.request.amounts import exclusive_count, memory_requests, pod_exclusive_count, pod_memory_requests
@@ -94,7 +95,12 @@ class Counter:
         seen = CountedLedger(ledger, self.pod.uid).ledger if fixed and ledger.cpus.confined else ledger
         rules = self.node.rules
         found = next((each for each in self.pod.containers if each.name == container), None)
-        request = memory_requests(self.pod, found, rules) if found else pod_memory_requests(self.pod, rules)
+        every = kubelet_rules(rules).init_types
+        request = (
+            memory_requests(self.pod, found, rules)
+            if found
+            else pod_memory_requests(self.pod, rules, init_types=every)
+        )
         barred = self.node.seen.barred_nodes
         books = [book for book in seen.memory.nodes if book.id not in barred]
         free = {book.id: max(0, book.free(resource)) for book in books}

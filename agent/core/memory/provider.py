@@ -13,12 +13,13 @@ Compatibility.KUBELET answers as the kubelet of `Rules.minor` does, defects incl
 lacks a size of huge pages (D8) and never lets the books go wrong: memory of ended init containers is taken again
 (D4), a node of a group is granted alone (D5), no preference is said where nothing fits (D7), a pod managed as a whole
 is granted twice (D9) and fails with a container without a request (D10), and with pod scope held memory gives no hint
-(D11). FIXED mends all of them and knows nodes without CPUs.
+(D11) or that of its first container alone (D28), and a half written grant stays half (D27). FIXED mends all of them
+and knows nodes without CPUs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agent.core.kubelets import kubelet_rules
@@ -59,7 +60,8 @@ class MemoryManager:
         self._rules = rules
         self._pod_level_managers = rules.pod_level_managers
         self._fixed = rules.compatibility is Compatibility.FIXED
-        self._shared_unasked = kubelet_rules(rules).shared_memory_unasked
+        self._how = how = kubelet_rules(rules)
+        self._shared_unasked = how.shared_memory_unasked
         self._placer = Placer(machine, rules)
 
     def start(self) -> MemoryBooks:
@@ -94,17 +96,32 @@ class MemoryManager:
         asked = [pod.requests or {}] if self._as_whole(pod) else [each.requests for each in pod.containers]
         if not self._fixed and any(is_fractional(each) for each in asked):
             return Stance.NO_PREFERENCE
-        request = pod_memory_requests(pod, self._rules)
+        request = pod_memory_requests(pod, self._rules, init_types=self._how.init_types)
         if self._as_whole(pod) and empty_pool(pod):
             return dict.fromkeys(request, IMPOSSIBLE)
         if not request:
             return Stance.NO_PREFERENCE
-        by_name = books.blocks.get(pod.uid, {})
-        held = [by_name[each.name] for each in pod.containers if each.name in by_name]
-        if held:  # the kubelet looks at the first container only, which never holds what the pod asks for (D11)
-            blocks = tuple(block for each in held for block in each) if self._fixed else held[0]
-            return self._held(pod, None, blocks, request)
+        held = self._holds(books, pod, request)
+        if held is not None:
+            return self._held(pod, None, *held)
         return self._offers(self._placer.placement(books, pod, None, request))
+
+    def _holds(
+        self, books: MemoryBooks, pod: Pod, request: Mapping[str, int]
+    ) -> tuple[Sequence[Block], Mapping[str, int]] | None:
+        """Find what speaks for the pod of what it holds, and the request to compare it with.
+
+        None if it holds nothing. The kubelet looks at the first container only. Up to 1.37 that never holds what the
+        pod asks for (D11).
+        """
+        if self._how.pods_kept and self._as_whole(pod) and pod.uid in books.pools:
+            return books.pools[pod.uid], request
+        by_name = books.blocks.get(pod.uid, {})
+        held = [(by_name[each.name], each) for each in pod.containers if each.name in by_name]
+        if self._fixed or not held:
+            return ([block for blocks, _ in held for block in blocks], request) if held else None
+        blocks, first = held[0]
+        return blocks, memory_requests(pod, first, self._rules) if self._how.held_by_container else request
 
     def allocate(self, ledger: Ledger, pod: Pod, container: Container, affinity: Hint) -> Ledger | Refusal:
         """Take a container's memory; nothing is taken if it has some already."""
@@ -114,7 +131,7 @@ class MemoryManager:
         return seen.undone(self._allocated(seen.ledger, pod, container, affinity))
 
     def allocate_pod(self, ledger: Ledger, pod: Pod, affinity: Hint) -> Ledger | Refusal:
-        """Take the memory of a pod managed as a whole, and share it out; the kubelet does so twice (defect D9)."""
+        """Take the memory of a pod managed as a whole, and share it out; kubelets up to 1.37 do so twice (D9)."""
         if not (self._fixed and ledger.cpus.confined):
             return self._allocated_pod(ledger, pod, affinity)
         seen = CountedLedger(ledger, pod.uid)
@@ -143,7 +160,8 @@ class MemoryManager:
 
     def _allocated_pod(self, ledger: Ledger, pod: Pod, affinity: Hint) -> Ledger | Refusal:
         books = ledger.memory
-        if pod.qos is not Qos.GUARANTEED or not books.nodes or (self._fixed and pod.uid in books.pools):
+        kept = pod.uid in books.pools and (self._fixed or self._how.pods_kept)
+        if pod.qos is not Qos.GUARANTEED or not books.nodes or kept:
             return ledger
         if is_fractional(pod.requests or {}) and not self._fixed:
             return ledger

@@ -68,18 +68,19 @@ def memory_requests(pod: Pod, container: Container, rules: Rules) -> dict[str, i
     return {name: units(container.requests[name]) for name in sorted(container.requests) if is_memory(name)}
 
 
-def pod_memory_requests(pod: Pod, rules: Rules) -> dict[str, int]:
+def pod_memory_requests(pod: Pod, rules: Rules, *, init_types: bool = False) -> dict[str, int]:
     """Bytes that a pod asks for as a whole, by resource name, sorted (kubelet rule 5.3).
 
-    The highest amount held at once, but only of resources that an app container asks for; of a pod with pod-level
-    resources what is set there, if more than nothing.
+    The highest amount held at once, but only of resources that an app container asks for, or any container where
+    `init_types` (`KubeletRules.init_types`) holds; of a pod with pod-level resources what is set there, if more than
+    nothing.
     """
     if rules.pod_level_managers and pod.pod_level:
         asked = pod.requests or {}
         return {name: units(asked[name]) for name in sorted(asked) if is_memory(name) and asked[name] > 0}
     asked_by = [(each.kind, memory_requests(pod, each, rules)) for each in pod.containers]
-    of_apps = {name for kind, amounts in asked_by if kind is ContainerKind.APP for name in amounts}
-    return {name: _of(name, asked_by) for name in sorted(of_apps)}
+    named = {name for kind, amounts in asked_by if init_types or kind is ContainerKind.APP for name in amounts}
+    return {name: _of(name, asked_by) for name in sorted(named)}
 
 
 def is_fractional(requests: Resources) -> bool:
