@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import select
+import os
 import signal
 import subprocess
 import sys
@@ -299,31 +299,20 @@ class Stopped:
             "import sys, time\n"
             "from agent.host.nri.plugin import Plugin\nfrom agent.host.nri.session import Identity\n"
             "from agent.model.rules import NriFailurePolicy\nfrom tests.nri.handlers import Recorder\n"
-            "class Telling(Recorder):\n"
-            "    def run_sandbox(self, sandbox):\n"
-            "        print('asked', flush=True)\n"
             "identity = Identity(failure_policy=NriFailurePolicy(sys.argv[2]))\n"
-            "Plugin(sys.argv[1], Telling(), identity=identity).start()\ntime.sleep(600)\n"
+            "Plugin(sys.argv[1], Recorder(), identity=identity).start()\ntime.sleep(600)\n"
         )
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", code, str(peer.socket), policy], stdout=subprocess.PIPE
-        )
+        self._process = subprocess.Popen([sys.executable, "-c", code, str(peer.socket), policy])
 
     def __enter__(self) -> Self:
-        self._peer.event("synchronized")  # the runtime puts it into its list after that
-        wait(self._asked)
+        self._peer.event("synchronized")  # the runtime asks nothing until it has the plugin in its list
         self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # its threads answer until then
         return self
 
     def __exit__(self, *_error: object) -> None:
         self._process.kill()
-        self._process.communicate()
-
-    def _asked(self) -> bool:
-        """Ask about a pod; whether the question reached the agent."""
-        assert "error" not in self._peer.ask("run_pod_sandbox", pod=POD)
-        assert self._process.stdout is not None
-        return bool(select.select([self._process.stdout], [], [], 0)[0])
+        self._process.wait()
 
     def go_on(self) -> None:
         """Let it run again."""
