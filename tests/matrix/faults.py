@@ -192,6 +192,7 @@ def _less(node: Node) -> None:
         node.ensure()
         node.restart()
         node.wait(lambda: node.runtime is None or node.runtime.connected, "NRI")
+        node.wait(lambda: node.listed, "a list of pods")
     if not {"space/db", "space/web"} <= node.kubelet.pods.keys():
         return
     node.kubelet.restart("space/web", "c")

@@ -30,6 +30,7 @@ from typing import Any, Self
 import certifi
 import yaml
 
+from agent.app.service.service import READINESS
 from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import NumalignError
 from agent.host.checkpoint import Checkpoint
@@ -211,6 +212,12 @@ class Node:
         return "\n".join(
             f"==== {each.log.name}, pid {each.pid}, ended {each.code}\n{each.words()}" for each in self.lives
         )
+
+    @property
+    def listed(self) -> bool:
+        """Whether the agent has read a complete list of pods; one that has lost its ledger writes nothing before."""
+        words = self.agent.words() if self.agent is not None else ""
+        return "no complete list of pods has been read yet" not in words or READINESS["pods"] in words
 
     # ---- pods
 

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.app.service.service import READINESS
 from agent.model.idset import CpuSet
 from tests.matrix.agents import Agents
 from tests.matrix.claims import FOLLOWING, elsewhere, run_beside
@@ -120,7 +119,7 @@ def _judged(node: Node, wrong: Callable[[], str], what: str, *, lost: bool) -> i
 
     def right() -> bool:
         nonlocal since, looks, last
-        if lost and not _listed(node):
+        if lost and not node.listed:
             since = node.journal.file.stat().st_size
         before = node.looks(since)  # it had looked so often, and it is wrong all the same
         found = wrong()
@@ -131,11 +130,6 @@ def _judged(node: Node, wrong: Callable[[], str], what: str, *, lost: bool) -> i
     node.wait(right, lambda: f"{what}: {last}", judging=True)
     assert looks <= MOST, f"{what}, after {looks} looks of the agent: {last}"
     return looks
-
-
-def _listed(node: Node) -> bool:
-    words = node.agent.words() if node.agent is not None else ""
-    return "no complete list of pods has been read yet" not in words or READINESS["pods"] in words
 
 
 def _off(node: Node, before: dict[tuple[str, str], str]) -> str:
