@@ -55,8 +55,8 @@ LONGEST_WORD, MOST = 65_536, 512
 """Characters of an assignment or a message, and conditions of a pod, that are read back at a start."""
 _HELD = re.compile(r"devices ([^\s=;]+ [^\s=;]+=[^\s;]+(?: [^\s;]+)*); ")
 """`devices CONTAINER RESOURCE=ID,ID CONTAINER ...; ` at the beginning of the condition's message."""
-_CAUSE = re.compile(r'^\{"cause":"(?:[^"\\]|\\.)*",')
-"""How the assignment of a refused pod begins: the numbers of the moment."""
+_CAUSE = re.compile(r',"cause":"(?:[^"\\]|\\.)*"\}$')
+"""How the assignment of a refused pod ends: the numbers of the moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +338,7 @@ def carried_but_pinned(body: Mapping[str, Any], report: PodReport) -> bool:
     """The same without `Pinned`, which an agent of 0.1.0 did not write."""
     annotations = {**((body.get("metadata") or {}).get("annotations") or {})}
     if is_refusal(report) and isinstance(annotations.get(ASSIGNMENT), str):
-        annotations[ASSIGNMENT] = _CAUSE.sub("{", annotations[ASSIGNMENT], 1)
+        annotations[ASSIGNMENT] = _CAUSE.sub("}", annotations[ASSIGNMENT], 1)
     if any(annotations.get(key) != value for key, value in report.annotations.items()):
         return False
     found = _found(body, CONDITION)
@@ -370,7 +370,7 @@ def patch(
     """
     if report.details and annotations.get(ASSIGNMENT):
         text = json.dumps(report.details[:MAX_MESSAGE])
-        annotations = {**annotations, ASSIGNMENT: f'{{"cause":{text},{str(annotations[ASSIGNMENT])[1:]}'}
+        annotations = {**annotations, ASSIGNMENT: f'{str(annotations[ASSIGNMENT])[:-1]},"cause":{text}}}'}
     aligned = ConditionValue(report.status, report.reason, report.text)
     changes = [_change(CONDITION, aligned, now if last is None or last.status != report.status else "")]
     if report.pinned.status or not report.status:

@@ -89,7 +89,7 @@ def test_cadvisor_finds_the_same_in_every_recorded_tree(tmp_path: Path) -> None:
     """The reader of each kubelet's cAdvisor gives the managers what numalign's view of the same tree has."""
     folders = [unpacked(archive(odd), tmp_path) for odd in ODD]
     seen = [as_seen(kubelet_view(open_machine(str(folder)))) for folder in folders]
-    for minor in Minor:
+    for minor in readers.VERSIONS:
         for folder, ours, answer in zip(folders, seen, _asked(minor, folders), strict=True):
             assert common(folder, ours) == common(folder, as_told(answer, MASKED.get(folder.name, {}))), folder.name
     assert len(folders) >= 20
