@@ -156,7 +156,6 @@ def test_hostile_110_pods_that_are_named_mirrored_resized_or_replaced_hold_nothi
     kinds = (named, mirrored, resized, replaced)
     for number in range(CROWD):
         kinds[number % len(kinds)](node, plain(f"evil-{number}"))
-    pinned(node, "web")
 
     def assigned() -> Mapping[str, object]:
         ledger = node.ledger()
@@ -166,6 +165,8 @@ def test_hostile_110_pods_that_are_named_mirrored_resized_or_replaced_hold_nothi
         mine = {node.uid(name) for name in names}
         node.wait(lambda: {*assigned()} == mine, lambda: str(assigned()))
 
+    alone("db")  # the agent has followed that the last of them went
+    pinned(node, "web")
     alone("db", "web")
     whole_and_live(node)
     node.restart()
