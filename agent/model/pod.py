@@ -98,11 +98,10 @@ class Pod:
     @property
     def pod_level(self) -> bool:
         """Whether pod-level resources are set in the managers' sense (rule 8.1): cpu, memory or hugepages-*."""
-        return any(
-            name in {"cpu", "memory"} or name.startswith("hugepages-")
-            for resources in (self.requests, self.limits)
-            for name in resources or ()
-        )
+        if not self.requests and not self.limits:
+            return False
+        named = [*(self.requests or ()), *(self.limits or ())]
+        return any(name in {"cpu", "memory"} or name.startswith("hugepages-") for name in named)
 
 
 def weight(pod: Pod) -> int:

@@ -10,9 +10,10 @@ the hints (`agent.core.machines.tiers`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum, auto
+from functools import partial
 
 from agent.core.confine import align_requested
 from agent.core.devices.claims import claims_of
@@ -21,7 +22,7 @@ from agent.core.merge.masks import Positions
 from agent.model.devices import DeviceInventory
 from agent.model.hint import ANY_NODES, Hint
 from agent.model.idset import CpuSet, NodeSet
-from agent.model.ledger import Ledger, PodRecord
+from agent.model.ledger import Block, Ledger, PodRecord
 from agent.model.machine import Machine
 from agent.model.quantity import show_bytes
 from agent.model.rules import Compatibility, Policy, Scope
@@ -71,8 +72,12 @@ def _on(nodes: NodeSet) -> str:
     return f"NUMA node{'s' if len(nodes) > 1 else ''} {nodes}"
 
 
-Located = tuple[AlignmentKind, str, NodeSet]
-"""Kind, words for people, where it lies."""
+Located = tuple[AlignmentKind, Callable[[], str], NodeSet]
+"""Kind, words for people where they are needed, where it lies."""
+
+
+def _amount(block: Block) -> str:
+    return f"{show_bytes(block.size)} of {block.resource}"
 
 
 class AlignmentCheck:
@@ -144,8 +149,9 @@ class AlignmentCheck:
         for name in (each for each in aligned if is_judgement(why.get(each, "")) and record.policy != Policy.NONE):
             parts = []
             for kind, what, nodes in self._held(ledger, record.pod.uid, name):
-                verb = "lie on" if what.startswith("CPUs ") else _VERBS.get(kind, "lies on")
-                parts.append(f"{what} {verb} {_on(nodes)}")
+                told = what()
+                verb = "lie on" if told.startswith("CPUs ") else _VERBS.get(kind, "lies on")
+                parts.append(f"{told} {verb} {_on(nodes)}")
             why[name] = f"{MOVED}: {', '.join(parts)}"
         return replace(record, why=why)
 
@@ -170,7 +176,7 @@ class AlignmentCheck:
                 return f"{which} on {_on(outside)}, outside the affinity {nodes}"
             if outside:
                 part = "" if outside == places else "in part "
-                return f"{what} {_VERBS[kind]} {_on(places)}, {part}outside the affinity {nodes}"
+                return f"{what()} {_VERBS[kind]} {_on(places)}, {part}outside the affinity {nodes}"
         return "" if hint.preferred else UNPREFERRED
 
     def _whole(self, ledger: Ledger, record: PodRecord) -> bool:
@@ -178,7 +184,7 @@ class AlignmentCheck:
         if all(hint.preferred for hint in record.affinity.values()):
             return False
         confinement = ledger.cpus.confined.get(record.pod.uid)
-        kept = [(AlignmentKind.CPUS, "shared CPUs", confinement.nodes)] if confinement else []
+        kept = [(AlignmentKind.CPUS, lambda: "shared CPUs", confinement.nodes)] if confinement else []
         own = (
             each for container in record.pod.containers for each in self._held(ledger, record.pod.uid, container.name)
         )
@@ -192,7 +198,7 @@ class AlignmentCheck:
             common &= places if kind is AlignmentKind.DEVICE or len(lies) == 1 else NodeSet()
         return bool(common)
 
-    def _apart(self, held: list[Located]) -> str:
+    def _apart(self, held: Sequence[Located]) -> str:
         """Policy none: why no one node would have done for all of it; "" where one would."""
         if self._together(held):
             return ""
@@ -219,23 +225,23 @@ class AlignmentCheck:
         if grant.cpus:
             yield (
                 AlignmentKind.CPUS,
-                f"CPU{'s' if len(grant.cpus) > 1 else ''} {grant.cpus}",
+                partial("CPU{} {}".format, "s" if len(grant.cpus) > 1 else "", grant.cpus),
                 self._machine.nodes_of(grant.cpus),
             )
         for block in grant.memory:
             if block.size:
-                yield AlignmentKind.MEMORY, f"{show_bytes(block.size)} of {block.resource}", block.nodes
+                yield AlignmentKind.MEMORY, partial(_amount, block), block.nodes
         for resource, ids in sorted(grant.devices.items()):
             for device in ids:
                 places = self._places.get((resource, device))
                 if places:  # without a place it can be out of place nowhere
-                    yield AlignmentKind.DEVICE, f"device {device} of {resource}", places
+                    yield AlignmentKind.DEVICE, partial("device {} of {}".format, device, resource), places
         if not self._follows:
             return
         for each in claims_of(ledger, uid).get(name, ()):
             near = (each.nodes or NodeSet()) & self._machine.node_set
             if near:
-                yield AlignmentKind.DEVICE, f"device {each.id} of claim {each.claim}", near
+                yield AlignmentKind.DEVICE, partial("device {} of claim {}".format, each.id, each.claim), near
 
     def _unconfined(self, ledger: Ledger, record: PodRecord, *, whole: bool) -> str:
         """Why a pod that asks to be confined is not, or not wholly; "" when it is, or does not ask."""

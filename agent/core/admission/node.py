@@ -179,11 +179,11 @@ class Node:
         What `admit` is made of; the parity harness needs it bare, since a kubelet that restarts releases nothing
         until it has admitted all its pods again. `kinds` keeps containers to isolated CPUs, or to ordinary ones.
         """
-        topology = replace(
-            self.rules.topology,
-            policy=settings.policy or self.rules.topology.policy,
-            scope=Scope.POD if align_requested(pod)[0] else settings.scope or self.rules.topology.scope,
-        )
+        topology = self.rules.topology
+        policy, scope = settings.policy or topology.policy, settings.scope or topology.scope
+        scope = Scope.POD if align_requested(pod)[0] else scope
+        if (policy, scope) != (topology.policy, topology.scope):
+            topology = replace(topology, policy=policy, scope=scope)
         by_socket = self._by_socket(settings.cpu_options)
         admission = self._admission(ledger, pod, topology, settings.cpu_options, trace, kinds)
         refusal = admission.run()
@@ -197,7 +197,7 @@ class Node:
             affinity=admission.hints,
         )
         judged = self._judge.judged(admission.ledger, record, by_socket=by_socket)
-        after = _recorded(admission.ledger, judged)
+        after = _settled(admission.ledger, judged)
         refusal = over(self.rules, pod.namespace, ledger, after)
         return (ledger, refusal) if refusal else (after, None)
 
@@ -321,15 +321,13 @@ class Node:
         return (self._devices, manager, self._memory, *self._others)
 
 
-def _recorded(ledger: Ledger, record: PodRecord) -> Ledger:
-    return _settled(replace(ledger, pods={**ledger.pods, record.pod.uid: record}))
-
-
-def _settled(ledger: Ledger) -> Ledger:
-    """What init containers left belongs to one admission only (kubelet rules 4.13, 5.8, 6.4)."""
+def _settled(ledger: Ledger, record: PodRecord | None = None) -> Ledger:
+    """What init containers left belongs to one admission only (kubelet rules 4.13, 5.8, 6.4); with a pod's record."""
+    cpus, memory, devices = ledger.cpus, ledger.memory, ledger.devices
     return replace(
         ledger,
-        cpus=replace(ledger.cpus, reusable=None),
-        memory=replace(ledger.memory, reusable=None),
-        devices=replace(ledger.devices, reusable=None),
+        cpus=cpus if cpus.reusable is None else replace(cpus, reusable=None),
+        memory=memory if memory.reusable is None else replace(memory, reusable=None),
+        devices=devices if devices.reusable is None else replace(devices, reusable=None),
+        pods={**ledger.pods, record.pod.uid: record} if record else ledger.pods,
     )

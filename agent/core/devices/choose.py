@@ -105,13 +105,12 @@ def split(devices: Mapping[str, NodeSet | None], affinity: NodeSet | None) -> Gr
         for node in nodes or (NOWHERE,):
             by_node.setdefault(node, set()).add(number)
 
-    def rank(node: int) -> tuple[int, int, int]:
-        group = 2 if node == NOWHERE else int(node not in affinity)
-        return group, len(by_node[node]), node
-
+    ranked = sorted(
+        (2 if node == NOWHERE else int(node not in affinity), len(here), node) for node, here in by_node.items()
+    )
     groups, seen = Groups([], [], []), set[str]()
-    for node in sorted(by_node, key=rank):
-        groups[rank(node)[0]].extend(sorted(by_node[node] - seen))
+    for group, _, node in ranked:
+        groups[group].extend(sorted(by_node[node] - seen))
         seen |= by_node[node]
     return groups
 

@@ -6,6 +6,7 @@ Used by `agent.core.devices.provider`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from agent.core.merge.demand import Demand, capacity_size
 from agent.core.merge.needs import Family, Need
@@ -32,19 +33,24 @@ def device_demand(
         size: how many are asked for.
         everywhere: sets with nodes that have no device count too (`KubeletRules.devices_everywhere`).
     """
-    devices = list(devices)
+    left = [nodes for nodes in reusable if nodes is not None]
+    if 0 in left:
+        return IMPOSSIBLE
+    domain, count = _by_capacity(everything, tuple(devices), size, everywhere=everywhere)
+    held = tuple(touching(everything, [nodes], 1) for nodes in sorted(set(left)))
+    family = Family(domain, (touching(everything, [*available, *left], size), *held))
+    return Demand(family, count) if family.possible else IMPOSSIBLE
+
+
+@lru_cache(maxsize=1024)
+def _by_capacity(everything: int, devices: tuple[int, ...], size: int, *, everywhere: bool) -> tuple[int, int | None]:
+    """The nodes of which sets are made, and the node count of the preferred ones: inventories seldom change."""
     domain = everything if everywhere else 0
     for nodes in devices:
         domain |= nodes
     domain = domain or everything
-    left = [nodes for nodes in reusable if nodes is not None]
-    if 0 in left:
-        return IMPOSSIBLE
     whole = Family(domain, (touching(everything, devices, size),))
-    count = capacity_size(whole) if whole.possible else domain.bit_count()
-    held = tuple(touching(everything, [nodes], 1) for nodes in sorted(set(left)))
-    family = Family(domain, (touching(everything, [*available, *left], size), *held))
-    return Demand(family, count) if family.possible else IMPOSSIBLE
+    return domain, capacity_size(whole) if whole.possible else domain.bit_count()
 
 
 def held_demand(everything: int, held: Iterable[int]) -> Demand | Stance:

@@ -83,6 +83,7 @@ class DeviceManager:
             resource: {device.id: device.nodes for device in devices}
             for resource, devices in inventory.resources.items()
         }
+        self._masks: dict[tuple[str, bool], Mapping[str, int]] = {}
         self._healthy = {
             resource: frozenset(device.id for device in devices if device.healthy)
             for resource, devices in inventory.resources.items()
@@ -200,6 +201,15 @@ class DeviceManager:
         mask = self._positions.mask((nodes or NodeSet()) & self._known)
         return self._reach.folded(mask) if fold else mask
 
+    def _masks_of(self, resource: str, *, fold: bool) -> Mapping[str, int]:
+        """The masks of all devices of a resource, by id; made once."""
+        found = self._masks.get((resource, fold))
+        if found is None:
+            places = self._places[resource]
+            found = {number: self._mask(nodes, fold=fold) for number, nodes in places.items()}
+            self._masks[resource, fold] = found
+        return found
+
     def _offer(
         self, ledger: Ledger, pod: Pod, resource: str, size: int, held: Iterable[str], reusable: Iterable[str], *,
         fold: bool,
@@ -217,7 +227,7 @@ class DeviceManager:
             available = self._healthy[resource] - self.taken(ledger.devices, resource, pod.uid)
             if len(available | set(reusable)) < size:
                 return IMPOSSIBLE
-        masks = {number: self._mask(nodes, fold=fold) for number, nodes in places.items()}
+        masks = self._masks_of(resource, fold=fold)
         left = [None if places.get(number) is None else masks[number] for number in reusable]
         everything = self._reach.hosts if fold else self._positions.everything
         free = [masks.get(each, 0) for each in available]

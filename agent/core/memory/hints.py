@@ -63,17 +63,12 @@ class Table:
 
     def fits(self, mask: int, *, reuse: bool = True) -> bool:
         """Whether what is free on the nodes, with what may be reused there, is enough of every resource."""
-        spare = self.reusable.get(mask, {}) if reuse else {}
-        nodes = members(mask)
-        return all(
-            sum([free[j] for j in nodes]) + spare.get(name, 0) >= self.request[name]
-            for name, free in self.free.items()
-        )
+        spare = self.reusable.get(mask) if reuse else None
+        return _enough(self.free, self.request, mask, spare)
 
     def has_room(self, mask: int) -> bool:
         """Return True if the nodes could serve the request without any other pod."""
-        nodes = members(mask)
-        return all(sum([own[j] for j in nodes]) >= self.request[name] for name, own in self.allocatable.items())
+        return _enough(self.allocatable, self.request, mask)
 
     def may_group(self, mask: int) -> bool:
         """Whether the group rule lets a block name these nodes."""
@@ -91,6 +86,21 @@ class Table:
     def in_use(self) -> set[int]:
         """The masks of all groups that are in use, single nodes among them."""
         return {self.groups[j] for j in members(self.used)}
+
+
+def _enough(
+    amounts: Mapping[str, tuple[int, ...]],
+    request: Mapping[str, int],
+    mask: int,
+    spare: Mapping[str, int] | None = None,
+) -> bool:
+    """Whether the nodes' amounts, with what is to spare, reach every amount of a request."""
+    nodes = members(mask)
+    for name, own in amounts.items():
+        missing = request[name] - sum([own[j] for j in nodes])
+        if missing > 0 and (not spare or missing > spare.get(name, 0)):
+            return False
+    return True
 
 
 class Placement(Protocol):

@@ -39,7 +39,9 @@ def preferred_mask(question: MergeQuestion, order: Order, budget: Budget) -> tup
     if not binding:
         return order.best({everything, *_optional(question)}), True
     named = {mask for demand in binding for mask, preferred in demand.fixed.items() if preferred}
-    best = order.best(_within(everything, {m for m in named if all(demand.prefers(m) for demand in binding)}))
+    inside = sorted((order.key(mask & everything), mask) for mask in named if mask & everything)
+    agreed = (mask & everything for _, mask in inside if all(demand.prefers(mask) for demand in binding))
+    best = next(agreed, None)
     families = [(demand, demand.family) for demand in binding if demand.family is not None]
     if len(families) < len(binding):
         return best, True
@@ -50,7 +52,7 @@ def preferred_mask(question: MergeQuestion, order: Order, budget: Budget) -> tup
         domain &= family.domain
     needs = tuple(dict.fromkeys(need for _, family in families for need in family.needs))
     mask, proved = _described(binding, domain, needs, best, order, budget)
-    return order.best(m for m in (best, mask) if m is not None), proved
+    return mask if best is None else order.best({best, mask or best}), proved
 
 
 def _optional(question: MergeQuestion) -> set[int]:
@@ -88,7 +90,8 @@ def cover(
 ) -> tuple[int | None, bool]:
     """The best mask of `size` nodes that serves all needs."""
     if size == 1 and not limits:  # by far the most frequent question, and it needs no search
-        return order.best(m for j in members(domain) if all(need.serves(m := 1 << j) for need in needs)), True
+        alone = (1 << j for j in members(domain) if _all_serve(needs, 1 << j))
+        return next(alone, None) if order.distances is None else order.best(alone), True
     if not limits and order.distances is None and _all_serve(needs, lowest := _lowest(domain, size)):
         return lowest, True  # no smaller integer has as many nodes
     return Search(domain, (Bin(needs, domain),), order, budget, limits).run(size)

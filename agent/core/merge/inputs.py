@@ -34,7 +34,14 @@ class MergeQuestion:
 
 def question_of(answers: Sequence[Answer], positions: Positions) -> MergeQuestion:
     """Read the providers' answers; their order, and that of the resources, does not matter (T0)."""
-    offers = [offer for answer in answers if not isinstance(answer, Stance) for _, offer in sorted(answer.items())]
-    demands = tuple(offer for offer in offers if isinstance(offer, Demand) and offer.possible)
-    lacking = any(not offer.possible if isinstance(offer, Demand) else offer is Stance.IMPOSSIBLE for offer in offers)
-    return MergeQuestion(demands, lacking, positions.everything)
+    demands, hopeless = list[Demand](), False
+    for answer in answers:
+        if isinstance(answer, Stance):
+            continue
+        for _, offer in sorted(answer.items()):
+            if offer is not Stance.NO_PREFERENCE:
+                if isinstance(offer, Demand) and offer.possible:
+                    demands.append(offer)
+                else:
+                    hopeless = True
+    return MergeQuestion(tuple(demands), hopeless, positions.everything)

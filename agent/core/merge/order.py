@@ -68,6 +68,10 @@ class Order:
             self._known[mask] = known
         return known
 
+    def key(self, mask: int) -> tuple[int, int, int]:
+        """What orders masks: the best has the least."""
+        return mask.bit_count(), self.spread(mask), mask
+
     def best(self, masks: Iterable[int]) -> int | None:
         """The best of some masks, None if there are none."""
         return self.closest_to(0, masks)
