@@ -83,7 +83,7 @@ unit: $(READY)
 
 ##@ Measure
 bench: $(READY) ## time what runs: discovery, merge, admission, 500 containers, answers to the runtime, hostile pods, simulation, what-if
-	@failed=0; for name in discovery merge admission node answers readers hostile simulate whatif; do \
+	@failed=0; for name in discovery merge admission kubelets node answers readers hostile simulate whatif; do \
 	    echo "== $$name"; $(BIN)/python -m tools.bench.$$name || failed=1; \
 	done; exit $$failed
 

@@ -24,22 +24,35 @@ class NoOracleError(Exception):
     """It cannot be had here; the text says why, in a sentence."""
 
 
-def oracle(source: Path = ORACLE, cache: Path | None = None) -> Path:
-    """The path of the program, built if the cache has none of this content. Raises NoOracleError."""
+OLDEST = 36
+"""The minor whose module versions stand in go.mod itself."""
+TOOLCHAINS = {38: "go1.27.4"}
+"""What a minor's modules need beyond the Go of this machine."""
+
+
+def oracle(source: Path = ORACLE, cache: Path | None = None, *, minor: int = OLDEST) -> Path:
+    """The path of the program over kubelet 1.`minor`, built if the cache has none of this content.
+
+    Raises:
+        NoOracleError: there is no source, no Go, or the build failed.
+    """
     if not (source / "go.mod").is_file():
         raise NoOracleError(f"there is no oracle source in {source} (NUMALIGN_REFERENCE)")
-    program = (cache or _cache()) / "oracle" / digest(source) / "oracle"
+    program = (cache or _cache()) / "oracle" / digest(source) / ("oracle" if minor == OLDEST else f"oracle-1.{minor}")
     if program.is_file():
         return program
     go = shutil.which("go")
     if go is None:
         raise NoOracleError("there is no Go on this machine (https://go.dev/dl) to build the oracle with")
     program.parent.mkdir(parents=True, exist_ok=True)
-    built = program.with_suffix(f".{os.getpid()}")
+    built = program.with_name(f"{program.name}.{os.getpid()}")
+    of_minor = [] if minor == OLDEST else [f"-modfile=go-1.{minor}.mod", "-tags", f"kubelet1{minor}"]
+    toolchain = {"GOTOOLCHAIN": TOOLCHAINS[minor]} if minor in TOOLCHAINS else {}
     try:
         subprocess.run(
-            [go, "build", "-trimpath", "-o", str(built), "."],
+            [go, "build", "-trimpath", *of_minor, "-o", str(built), "."],
             cwd=source,
+            env={**os.environ, **toolchain},
             check=True,
             capture_output=True,
             text=True,
@@ -84,9 +97,13 @@ def answer(program: Path, vectors: Iterable[dict[str, Any]]) -> list[dict[str, A
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def bench(program: Path) -> Iterator[dict[str, Any]]:
-    """Measures the kubelet, one result after the other; whoever stops reading ends the program."""
-    with subprocess.Popen([str(program), "bench"], stdout=subprocess.PIPE, text=True) as running:
+def bench(program: Path, *, sizes: bool = False) -> Iterator[dict[str, Any]]:
+    """Measure the kubelet, one result after the other; the program ends with the reader.
+
+    `sizes`: merges and whole admissions of 2 to 8 nodes, with and without a preferred hint.
+    """
+    command = [str(program), "bench", *(["--sizes"] if sizes else [])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         try:
             for line in running.stdout or ():
                 yield json.loads(line)
