@@ -7,7 +7,8 @@
     client          single requests of an agent; access: where the API server is, and the token that is valid now
     caller          lists with the rights of the user of a command, page by page
     nodes           reads a Node; claims, resource_slices: reads DRA claims and slices
-    topology_crd    the NodeResourceTopology object that scheduler-plugins reads; fingerprint: of the pods in it
+    topology_crd    the NodeResourceTopology object that scheduler-plugins reads; fingerprint: of the pods in it;
+                    placement: of their containers
     configz         the kubelet's configuration, asked of the kubelet
     decommission    the annotations by which an agent is asked to release its node
 

@@ -6,11 +6,11 @@ sorted hashes, as little-endian bytes, are hashed again. Pods of the same name a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import xxhash
 
-from agent.model.pod import Container, ContainerKind, Pod, Qos
+from agent.model.pod import ContainerKind, Pod, Qos
 from agent.model.quantity import is_whole
 
 METHOD = "with-exclusive-resources"
@@ -25,24 +25,34 @@ def fingerprint(pods: Iterable[tuple[str, str]]) -> str:
     return "pfp0v001" + xxhash.xxh64_hexdigest(b"".join(each.to_bytes(8, "little") for each in hashes))
 
 
+def container_hash(namespace: str, pod: str, container: str) -> int:
+    """Return the number by which numaplacement orders containers."""
+    return xxhash.xxh64_intdigest(f"{namespace}\0{pod}\0{container}".encode())
+
+
 def counts(pod: Pod, zone_resources: frozenset[str]) -> bool:
-    """Return True if a pod belongs into the fingerprint by METHOD: it holds, or could hold, something exclusively.
+    """Return True if a pod belongs into the fingerprint by METHOD: it holds, or could hold, something exclusively."""
+    return any(True for _ in exclusive(pod, zone_resources))
 
-    An app container or sidecar asks for a device that the zones list, or the pod is Guaranteed and one of them asks
-    for whole CPUs, memory or huge pages. Ordinary init containers do not count.
+
+def exclusive(pod: Pod, zone_resources: frozenset[str]) -> Iterator[tuple[str, dict[str, int]]]:
+    """Yield each container that could hold something exclusively, with these requests in whole units.
+
+    An app container or sidecar asks for a device that the zones list, or the pod is Guaranteed and it asks for whole
+    CPUs, memory or huge pages. Ordinary init containers do not count.
     """
-    running = [each for each in pod.containers if each.kind is not ContainerKind.INIT]
-    return any(_exclusive(pod, container, zone_resources) for container in running)
+    for container in pod.containers:
+        if container.kind is not ContainerKind.INIT:
+            found = {
+                resource: -(-milli // 1000)
+                for resource, milli in container.requests.items()
+                if milli > 0 and _is_exclusive(pod, resource, milli, zone_resources)
+            }
+            if found:
+                yield container.name, found
 
 
-def _exclusive(pod: Pod, container: Container, zone_resources: frozenset[str]) -> bool:
-    for resource, milli in container.requests.items():
-        if milli <= 0:
-            continue
-        native = resource in {"cpu", "memory"} or resource.startswith("hugepages-")
-        if not native:
-            if resource in zone_resources:
-                return True
-        elif pod.qos is Qos.GUARANTEED and (resource != "cpu" or is_whole(milli)):
-            return True
-    return False
+def _is_exclusive(pod: Pod, resource: str, milli: int, zone_resources: frozenset[str]) -> bool:
+    if resource in {"cpu", "memory"} or resource.startswith("hugepages-"):
+        return pod.qos is Qos.GUARANTEED and (resource != "cpu" or is_whole(milli))
+    return resource in zone_resources

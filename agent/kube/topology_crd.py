@@ -24,6 +24,8 @@ from typing import Any
 from agent.errors import KubeError
 from agent.kube.client import MERGE, KubeClient
 from agent.kube.fingerprint import METHOD, counts, fingerprint
+from agent.kube.placement import METADATA, TOLD, VECTOR, Placement, placement_of
+from agent.model.devices import DeviceInventory
 from agent.model.fields import mappings_in
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
@@ -59,6 +61,7 @@ def topology_object(
     enforcing: bool = True,
     devices: Mapping[int, Mapping[str, tuple[int, int]]] | None = None,
     summary: str = "",
+    placement: DeviceInventory | None = None,
 ) -> Json:
     """Make the object for this node.
 
@@ -73,17 +76,29 @@ def topology_object(
         enforcing: False for observe and dry-run.
         devices: node id -> resource -> (capacity, available).
         summary: the node's summary, for forecasts over many nodes (`fleet.publish`); "" for none.
+        placement: the devices, where the object says which container is on which NUMA node (`fleet.placement`).
     """
     amounts = {
         each.id: _amounts(each, machine, ledger, reserved, (devices or {}).get(each.id, {})) for each in machine.nodes
     }
     resources = sorted({name for zone in amounts.values() for name in zone})
-    zones = [
-        _zone(number, machine, amounts.get(number, {}), resources)
-        for number in range(min(max(amounts, default=-1) + 1, MAX_ZONES))
-    ]
+    numbers = range(min(max(amounts, default=-1) + 1, MAX_ZONES))
     shown = rules.topology.policy if enforcing else Policy.NONE
     listed = frozenset(resources)
+    counted = [pod for pod in pods if counts(pod, listed)]
+    placed = Placement("")
+    if placement is not None and shown is Policy.SINGLE_NUMA_NODE:
+        each_zone = ((number, amounts.get(number, {})) for number in numbers)
+        taken = {
+            number: {name: zone[name][1] - zone[name][2] if name in zone else 0 for name in resources}
+            for number, zone in each_zone
+        }
+        placed = placement_of(machine, ledger, placement, counted, taken)
+    elif placement is not None:
+        placed = Placement(f"not published: a scheduler reads it under single-numa-node, and the policy is {shown}")
+    zones = [
+        _zone(number, machine, amounts.get(number, {}), resources, placed.vectors.get(number)) for number in numbers
+    ]
     return {
         "apiVersion": API,
         "kind": "NodeResourceTopology",
@@ -100,9 +115,11 @@ def topology_object(
             {"name": "topologyManagerMaxNUMANodes", "value": str(max(len(zones), rules.topology.max_nodes))},
             {
                 "name": "nodeTopologyPodsFingerprint",
-                "value": fingerprint((pod.namespace, pod.name) for pod in pods if counts(pod, listed)),
+                "value": fingerprint((pod.namespace, pod.name) for pod in counted),
             },
             {"name": "nodeTopologyPodsFingerprintMethod", "value": METHOD},
+            *([{"name": METADATA, "value": placed.metadata}] if placed.metadata else []),
+            *([{"name": TOLD, "value": placed.told}] if placed.told else []),
             *([{"name": SUMMARY, "value": mark_of(summary)}] if summary else []),
         ],
         "zones": zones,
@@ -147,8 +164,10 @@ def _amounts(
     return found
 
 
-def _zone(number: int, machine: Machine, amounts: Amounts, resources: Iterable[str]) -> Json:
+def _zone(number: int, machine: Machine, amounts: Amounts, resources: Iterable[str], vector: str | None) -> Json:
     zone: Json = {"name": f"node-{number}", "type": "Node"}
+    if vector is not None:
+        zone["attributes"] = [{"name": VECTOR, "value": vector}]
     known = machine.by_node.get(number)
     if known is not None and known.distances:
         zone["costs"] = [

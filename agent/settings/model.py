@@ -267,6 +267,13 @@ class FleetSettings(Section):
             "pods hold. It names no pod."
         ),
     ] = False
+    placement: Annotated[
+        StrictBool,
+        Field(
+            description="Whether the NodeResourceTopology object says which container has all of its own on which "
+            "NUMA node, as NodeResourceTopologyMatch reads it for preemption (numaplacement). It names no pod."
+        ),
+    ] = False
 
 
 class Settings(Section):

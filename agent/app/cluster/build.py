@@ -192,6 +192,7 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
             node_uid=lambda: node.facts.uid, enforcing=lambda: engine.acting,
             problem=lambda text: reporters.problem("topology", text),
             summary=SummaryText(lambda: setup.now.settings).of,
+            placement=lambda: setup.now.settings.fleet.placement,
         )  # fmt: skip
         pods = PodSource(options.access, options.node_name, intake, _api_counter(metrics))
         source = ApiPods(

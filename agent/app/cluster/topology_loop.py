@@ -37,13 +37,15 @@ class TopologyLoop:
         node_uid: the Node's uid, "" while it is not known: nothing is published then.
         enforcing: returns True while cgroups are written.
         summary: the node in short, for forecasts over many nodes; "" where none is published.
+        placement: returns True while the object says which container is on which NUMA node.
         problem: called once for each reason that keeps the object from being published.
     """
 
     def __init__(
         self, publisher: TopologyPublisher, node: str, *, snapshot: Callable[[], State],
         node_uid: Callable[[], str], enforcing: Callable[[], bool], problem: Callable[[str], None],
-        summary: Callable[[State, bool], str] = lambda _state, _enforcing: "", every: float = EVERY,
+        summary: Callable[[State, bool], str] = lambda _state, _enforcing: "",
+        placement: Callable[[], bool] = lambda: False, every: float = EVERY,
     ) -> None:  # fmt: skip
         self._publisher = publisher
         self._node = node
@@ -53,6 +55,7 @@ class TopologyLoop:
         self._problem = problem
         self._every = every
         self._summary = summary
+        self._placement = placement
         self._stopping = threading.Event()
         self._leaving, self._withdrawn = False, False
         self._seen: tuple[object, ...] = ()
@@ -104,13 +107,15 @@ class TopologyLoop:
         if time.monotonic() > self._look:
             self._look, self._seen = time.monotonic() + _about(AGAIN), ()
             self._publisher.forget()
-        seen = (shot.shown, shot.node, shot.pods, uid, enforcing)
+        placement = self._placement()
+        seen = (shot.shown, shot.node, shot.pods, uid, enforcing, placement)
         if len(self._seen) == len(seen) and all(old is new for old, new in zip(self._seen, seen, strict=True)):
             return False
         body = topology_object(
             shot.node.machine, shot.shown, shot.node.rules, reserved=shot.node.reserved, node=self._node,
             node_uid=uid, pods=[each.pod for each in shot.pods.values() if not each.ended], enforcing=enforcing,
             devices=devices_per_node(shot.shown, shot.node.inventory), summary=self._summary(shot, enforcing),
+            placement=shot.node.inventory if placement else None,
         )  # fmt: skip
         written = self._publisher.publish(body)
         self._seen = seen
