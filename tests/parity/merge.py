@@ -35,7 +35,7 @@ def answer(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def broken(given: dict[str, Any], got: dict[str, Any]) -> list[str]:
-    """Where the kubelet crashes, ours still owes an answer that is possible: nodes that exist, refused or not."""
+    """Where the kubelet gives no answer, ours owes one that is possible: nodes that exist, refused or not."""
     if "hint" not in got:
         return ["the kubelet got as far as merging, ours did not"]
     mask, preferred = got["hint"]

@@ -8,8 +8,9 @@ A family's module is `tests.parity.<family, "-" as "_">` and has
                                  what the kubelet gets away with where its recorder does not look (a CPU that was
                                  not offered, inside a pod with pod-level resources or for a pod that is refused)
 
-Vectors with `quirks` are those where the kubelet breaks its own rules (it crashes, or hands CPUs out twice). Being
-equal there is no aim: ours must not crash and must break no rule, and what it answered instead is counted apart.
+Vectors with `quirks` are those where the kubelet breaks its own rules (it hands CPUs out twice, or refuses its own
+state). Being equal there is no aim: ours must not crash and must break no rule, and what it answered instead is
+counted apart.
 """
 
 from __future__ import annotations

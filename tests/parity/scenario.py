@@ -18,7 +18,7 @@ from tests.parity.merge import hint_of, hint_out
 Json = dict[str, Any]
 
 NOTHING = [None, 0]
-"""The affinity where none is prescribed: the kubelet crashed or stopped earlier than we do."""
+"""The affinity where none is prescribed: the kubelet stopped earlier than we do."""
 
 
 def hints_out(answer: Answer, positions: Positions) -> Json | None:

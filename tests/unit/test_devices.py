@@ -8,18 +8,15 @@ import pytest
 
 from agent.core.explain.refusals import in_plain_words
 from agent.core.merge.demand import Demand
-from agent.core.merge.merge import merge_answers
-from agent.core.merge.order import Order
 from agent.model.devices import Device, DeviceInventory
-from agent.model.hint import Hint
-from agent.model.idset import CpuSet, NodeSet
+from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine, NumaNode
 from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Container, Qos
-from agent.model.rules import Compatibility, Policy, TopologyRules
+from agent.model.rules import Compatibility
 from tests.unit.devices_cases import GPU, NIC, NO_HINT, Rack, asking, devices, gpus, one
-from tests.unit.memory_cases import BOTH, FIXED, GIB, KUBELET, machine, node, nodes
+from tests.unit.memory_cases import FIXED, GIB, KUBELET, machine, node, nodes
 from tests.world.pods import APP, INIT, SIDECAR, container, pod
 
 
@@ -101,22 +98,6 @@ def test_d13_zero_of_unhealthy_devices(count: int) -> None:
     sentence = "no healthy devices present; cannot allocate unhealthy devices example.com/gpu"
     assert Rack(gpus([[0]], unhealthy=[0]), KUBELET).got(asking("p", count), nodes(0)) == sentence
     assert Rack(gpus([[0]], unhealthy=[0])).got(asking("p", count), nodes(0)) == (sentence if count else "")
-
-
-@pytest.mark.parametrize("compatibility", BOTH)
-def test_d12_ids_with_holes_and_distances(compatibility: Compatibility) -> None:
-    """Nodes 0, 8 and 64: prefer-closest looks distances up by position; the kubelet crashes."""
-    rows = ((10, 30, 12), (30, 10, 30), (12, 30, 10))
-    sparse = machine(
-        *(
-            node(number, GIB, distances=row, cpus=CpuSet.of(at))
-            for at, (number, row) in enumerate(zip((0, 8, 64), rows, strict=True))
-        )
-    )
-    rack = Rack(gpus([[0], [8], [64]]), compatibility, sparse)
-    rules = TopologyRules(Policy.RESTRICTED, prefer_closest=True)
-    merged = merge_answers([rack.answer(asking("p", 2))], rack.positions, rules, Order.of(sparse))
-    assert merged.hint == Hint(NodeSet.of(0, 64), preferred=True)
 
 
 def test_the_whole_pod_counts_as_the_scheduler_does(mode: Compatibility) -> None:

@@ -81,20 +81,6 @@ def test_distributing_stays_in_a_socket_from_1_37_on(minor: Minor, *, holds: boo
     assert node.admit(pod("p", container("c", 4))) == {"c": "0-3" if holds else "0-1,4-5"}
 
 
-@pytest.mark.parametrize("minor", list(Minor))
-def test_a_pass_without_progress_ends_in_every_minor(minor: Minor) -> None:
-    """Where the best nodes were overwritten (D2) kubelet 1.37 never returns; numalign refuses as 1.36 does."""
-    eight = machine(*([(n // 2, None, [cpu]) for cpu in range(n * 6, n * 6 + 6)] for n in range(8)))
-    node = Node(eight, "5", minor=minor, distribute_across_numa=True)
-    node.free("0-1,6-7,12,18-25,30-32,36-37,42-44")
-    found = node.admit(pod("p", container("c", 18)))
-    if minor >= Minor.V1_38:  # nothing is overwritten any more
-        assert isinstance(found, dict)
-        return
-    assert isinstance(found, Refusal)
-    assert found.message.startswith("accounting error, not enough CPUs allocated")
-
-
 @minors(Minor.V1_37, Minor.V1_38)
 def test_a_container_that_shares_asks_for_no_memory_from_1_37_on(minor: Minor, *, holds: bool) -> None:
     """D10: a container of a pod-level pod without a memory request of its own was refused without an affinity."""

@@ -10,7 +10,8 @@ from agent.core.accounting.invariants import broken_rules
 from agent.core.admission.node import Node
 from agent.core.memory.choose import BREAKS_GROUP, NO_DEFAULT
 from agent.model.devices import DeviceInventory
-from agent.model.ledger import PodRecord
+from agent.model.idset import NodeSet
+from agent.model.ledger import NodeBook, PodRecord
 from agent.model.outcome import Reason
 from agent.model.rules import Compatibility, CpuRules, MemoryRules, Rules
 from tests.parity.memory import wrong_books
@@ -28,7 +29,7 @@ from tests.unit.memory_cases import (
     node,
     nodes,
 )
-from tests.world.pods import APP, HUGE_1G, INIT, container, pod
+from tests.world.pods import APP, INIT, container, pod
 
 TWO = machine(node(0, 4 * GIB + 1), node(1, 4 * GIB))
 
@@ -118,21 +119,11 @@ def test_best_effort_takes_the_best_there_is() -> None:
             assert desk.held(one, "c") == {"memory": (GIB, "0")}
 
 
-@pytest.mark.parametrize("compatibility", BOTH)
-def test_d8_a_page_size_that_a_node_lacks_is_none_of_it(compatibility: Compatibility) -> None:
-    """The kubelet crashes."""
-    desk = Desk(machine(node(0, GIB), node(1, GIB, {HUGE_1G: GIB})), compatibility)
-    one = pod("a", container("c", memory=MIB, huge1g=GIB))
-    assert desk.hints(one, "c") == dict.fromkeys((HUGE_1G, "memory"), "{1}p {0,1}n")
-    desk.admit(one, NO_HINT)
-    assert desk.held(one, "c") == {HUGE_1G: (GIB, "1"), "memory": (MIB, "1")}
-
-
-@pytest.mark.parametrize("compatibility", BOTH)
-def test_d8_a_page_size_that_no_node_has(compatibility: Compatibility) -> None:
-    """Refused, not crashed."""
-    desk = Desk(TWO, compatibility)
-    assert desk.allocate(pod("a", container("c", memory=MIB, huge1g=GIB)), nodes(0)) is not None
+def test_d8_a_resource_without_a_row_counts_as_none_of_it() -> None:
+    """What reads a node's books is asked for a row that they lack: nothing of it is there, and nothing is free."""
+    book = NodeBook(0, 0, NodeSet.of(0), {"memory": GIB}, {"memory": MIB}, {"memory": MIB})
+    assert (book.allocatable("no-such"), book.free("no-such")) == (0, 0)
+    assert (book.allocatable("memory"), book.free("memory")) == (GIB - MIB, GIB - 2 * MIB)
 
 
 @pytest.mark.parametrize("compatibility", BOTH)

@@ -26,14 +26,14 @@ def hints(text: str) -> tuple[Hint, ...]:
 
 
 def merge(
-    nodes: int | list[int],
+    nodes: int,
     policy: str,
     *given: Given,
     closest: bool = False,
     distances: list[list[int]] | None = None,
 ) -> Merged:
     """Merge on a machine of some nodes."""
-    positions = Positions.of(range(nodes) if isinstance(nodes, int) else nodes)
+    positions = Positions.of(range(nodes))
     return merge_as_kubelet(given, positions, TopologyRules(Policy(policy), prefer_closest=closest), Order(distances))
 
 
@@ -120,15 +120,12 @@ def test_single_numa_node_ignores_distances() -> None:
     assert shown(merge(2, "best-effort", offer, closest=True, distances=table)) == "1p admit"
 
 
-def test_ids_with_holes_use_positions_for_distances() -> None:
-    """Defect D12: the kubelet indexes the distance row by node id, and crashes on these ids."""
-    table = [[10, 40, 20], [40, 10, 30], [20, 30, 10]]
-    merged = merge([0, 7, 200], "restricted", _named((0, 7), (0, 200), (7, 200)), closest=True, distances=table)
-    assert merged == Merged(Hint(NodeSet.of(0, 200), preferred=True), admit=True)
-
-
-def _named(*masks: tuple[int, ...]) -> dict[str, tuple[Hint, ...]]:
-    return {"cpu": tuple(Hint(NodeSet.of(*mask), preferred=True) for mask in masks)}
+def test_d12_distances_go_by_position() -> None:
+    """What compares node sets is never told an id: it is given positions, which index the rows."""
+    assert [Positions.of([5, 1, 9]).mask(NodeSet.of(each)) for each in (1, 5, 9)] == [0b1, 0b10, 0b100]
+    order = Order([[10, 40, 20], [40, 10, 30], [20, 30, 10]])
+    assert [order.spread(mask) for mask in (0b11, 0b101, 0b110)] == [100, 60, 80]
+    assert order.best([0b11, 0b101, 0b110]) == 0b101
 
 
 def test_raw_masks_are_compared_before_missing_nodes_are_dropped() -> None:
@@ -140,6 +137,13 @@ def test_raw_masks_are_compared_before_missing_nodes_are_dropped() -> None:
 def test_missing_nodes_count_for_the_goal() -> None:
     """B is taken from raw masks: {0,9} has two nodes, so {1,2} meets B exactly and {0} does not (pitfall 3)."""
     assert shown(merge(3, "best-effort", {"a": hints("09n 12n")})) == "12n admit"
+
+
+def test_a_goal_above_the_machine_is_met_as_far_as_it_goes() -> None:
+    """B counts nodes that the machine lacks, and can so be more than it has: the widest mask is the nearest."""
+    for impossible in ({"gpu": IMPOSSIBLE}, {"gpu": hints("0n")}):
+        assert shown(merge(1, "best-effort", {"cpu": hints("09p")}, impossible)) == "0n admit"
+    assert shown(merge(2, "best-effort", {"cpu": hints("0n 0189n")}, {"gpu": hints("189n 01n")})) == "01n admit"
 
 
 def test_an_empty_list_is_not_the_same_as_no_list() -> None:

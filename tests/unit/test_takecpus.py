@@ -8,7 +8,7 @@ import pytest
 
 import agent.core.cpus.distributed as ways
 from agent.core.cpus.distributed import Balance, Slices, distributed
-from agent.core.cpus.packed import CannotTake, packed
+from agent.core.cpus.packed import CannotTake, Taker, packed
 from agent.core.cpus.topology import CpuTopology
 from agent.core.kubelets import MENDED, kubelet_rules
 from agent.model.idset import CpuSet
@@ -133,14 +133,38 @@ def test_d2_slices_are_overwritten_for_the_kubelet_only(nodes: int, count: int, 
     ]
 
 
-@pytest.mark.parametrize("literal", [True, False])
-def test_d3_odd_leftovers_do_not_loop_for_ever(literal: bool) -> None:  # noqa: FBT001 - parameter
-    """Defect D3: the kubelet never returns for this request; here it is answered, with what was offered."""
-    on = CpuTopology.of(machine(*([(0, None, [c, c + 16]) for c in range(n * 4, n * 4 + 4)] for n in range(4))))
-    free = cpus("0,2-5,7-9,12-20,22-27,29-31")
-    taken = CpuSet(distributed(on, free.bits, 22, group=2, literal=literal, kubelet=HOW[literal]))
-    assert len(taken) == 22
-    assert taken.issubset(free)
+class Looks(tuple[int, ...]):  # noqa: SLOT001 - it counts
+    """NUMA nodes that a rest is dealt to; a fourth look at them is one that nothing had changed before."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.looks += 1
+        assert self.looks < 4, "a pass that gave nothing is made again"
+        return super().__iter__()
+
+
+class NoNodes(Slices):
+    """A remembered combination that has become empty."""
+
+    def values(self) -> tuple[int, ...]:
+        """None at all."""
+        return Looks()
+
+
+def test_d3_a_pass_that_gives_nothing_ends_the_attempt() -> None:
+    """Where no node gives a group, a rest cannot be dealt out; where all do, it can, round by round."""
+    assert ways._dealt({0: 1, 1: 1}, Looks((0, 1)), 4, 2) is None
+    assert ways._dealt({}, Looks(), 1, 1) is None
+    assert ways._dealt({0: 4, 1: 2}, Looks((0, 1)), 4, 2) == {0: 2, 1: 0}
+
+
+def test_d14_a_pass_that_gives_nothing_ends_the_giving() -> None:
+    """A rest that no node is left for is told, in the kubelet's words."""
+    taker = Taker(CpuTopology.of(S1), cpus("0-7").bits, 3)
+    best = ways._Best(combination=Slices([0], 1), remainder=NoNodes.empty())
+    with pytest.raises(CannotTake, match=r"^accounting error, not enough CPUs allocated, remaining: 1$"):
+        ways._give(taker, best, 3, 2)
 
 
 CROSSED = machine(

@@ -6,9 +6,9 @@ divide goes, group by group, to the nodes where that keeps the balance best. Com
 of `Taker.nodes`: the first of equals wins.
 
 Defects: D2, the kubelet remembers a combination as a slice that later ones overwrite (kubernetes PR 141238), is
-copied by `Slices` for kubelets up to 1.37 and absent otherwise. D3, its endless loop over odd leftovers (PR
-140730), is guarded in both modes: a pass that gives nothing away makes the subset infeasible. D6, the node count of
-the hint is not honoured (issue 139430), is mended by `at_least`, and in kubelet 1.38 in a way of its own.
+copied by `Slices` for kubelets up to 1.37 and absent otherwise. D3 and D14, its endless loops (PR 140730), are
+guarded in both modes: a pass that gives nothing away ends the attempt. D6, the node count of the hint is not honoured
+(issue 139430), is mended by `at_least`, and in kubelet 1.38 in a way of its own.
 
 Where nodes and sockets cross-cut (some machines of virtual CPUs), `Taker.nodes` names a node once for each socket,
 and the kubelet combines such a node with itself. It gives for each place that it has, out of one count. Mended, every
@@ -244,9 +244,8 @@ def _remainder(
 
 
 def _dealt(left: Leftovers, members: Sequence[int], rest: int, group: int) -> Leftovers | None:
-    """What the members have left when the rest is dealt out group by group; None when it cannot be.
+    """What the members have left when the rest is dealt out group by group; None when it cannot be (defect D3).
 
-    There the kubelet goes round for ever (defect D3).
     A node that is a member twice gives twice, out of one count (module's head).
     """
     after = {node: left[node] for node in members}

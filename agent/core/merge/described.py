@@ -114,7 +114,8 @@ def other_mask(question: MergeQuestion, order: Order, budget: Budget) -> tuple[i
     if not states:
         return question.everything, True
     target, known = goal_of(question, budget)
-    mask, found = _nearest(states, target, question.everything.bit_count(), order, budget)
+    width = question.everything.bit_count()  # nodes that the machine lacks can put the goal above it
+    mask, found = _nearest(states, min(target, width), width, order, budget)
     return mask, known and found
 
 
