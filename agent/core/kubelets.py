@@ -44,9 +44,8 @@ class KubeletRules:
             kubernetes issue 129078).
         distribute_in_socket: distribute-cpus-across-numa with align-by-socket prefers nodes of one socket (kubernetes
             PR 139778).
-        share_lowered: distribute-cpus-across-numa lowers the even share to what each chosen node can give. Where
-            defect D2 chose a node with less, none is left to give the rest, and the kubelet never returns; numalign
-            says "accounting error", as kubelet 1.36 does.
+        share_lowered: distribute-cpus-across-numa lowers the even share to what each chosen node can give. Where the
+            kubelet then never returns (D14), numalign says "accounting error", as kubelet 1.36 does.
         shared_memory_unasked: the memory manager asks nothing for a container that shares its pod's memory (gate
             PodLevelResourceManagers); before, it had no node for it (defect D10).
         empty_resources_ignored: `spec.resources: {}` of a static pod does not count for its QoS class (gate

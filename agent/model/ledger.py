@@ -81,7 +81,7 @@ class NodeBook:
     reserved: Mapping[str, int]
 
     def allocatable(self, resource: str) -> int:
-        """Bytes that may be granted at all; 0 for a resource the node lacks (defect D8)."""
+        """Bytes that may be granted at all; 0 for a resource without a row (defect D8)."""
         return self.total.get(resource, 0) - self.system.get(resource, 0)
 
     def free(self, resource: str) -> int:

@@ -17,7 +17,7 @@ from tests.kubeletconfig.plain import plain
 from tests.kubeletconfig.written import HEAD, WRITTEN
 
 DISTRIBUTED, MOST_DISTRIBUTED = "distribute-cpus-across-numa", 4
-"""On more NUMA nodes the kubelet reserves other CPUs than it chose, or never returns (defects D2 and D14)."""
+"""On more NUMA nodes the kubelet reserves other CPUs than it chose (defect D2)."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from tests.replay.odd_machine import Odd
 from tests.replay.test_kubelet_view import archive, unpacked
 
 LEFT_OUT = {
-    "no-numa-unknown",  # its node is -1, on which the kubelet crashes (defect D23)
+    "no-numa-unknown",  # no mask of the kubelet can hold its node's number (defect D23)
     "no-numa-offline",  # the program counts the CPUs of the cores itself, and not as cAdvisor does (defect D23)
 }
 POLICIES = ("none", "best-effort", "restricted", "single-numa-node")

@@ -14,15 +14,13 @@ from tests.world.pods import APP, HUGE_1G, HUGE_2M, INIT, SIDECAR, container, po
 
 
 def random_machine(r: Random, most: int = 5) -> Machine:
-    """Up to `most` nodes: ids with holes, some without CPUs or without a page size, uneven memory."""
+    """Up to `most` nodes: ids with holes, some without CPUs or without pages of a size, uneven memory."""
     count = r.randint(1, most)
     step = r.choice((1, 1, 1, 3))
     rows = [[10 if a == b else r.choice((12, 20, 32)) for b in range(count)] for a in range(count)]
     nodes: list[NumaNode] = []
     for at in range(count):
-        pages = {
-            name: r.randint(0, 4) * size for name, size in ((HUGE_2M, 2 * MIB), (HUGE_1G, GIB)) if r.random() < 0.6
-        }
+        pages = {name: r.choice((0, 0, 1, 2, 3, 4)) * size for name, size in ((HUGE_2M, 2 * MIB), (HUGE_1G, GIB))}
         cpus = CpuSet() if at and r.random() < 0.25 else CpuSet.of(2 * at, 2 * at + 1)
         distances = tuple(rows[at]) if r.random() < 0.9 else ()
         nodes.append(node(at * step, r.randint(1, 8) * GIB, pages, cpus=cpus, distances=distances))

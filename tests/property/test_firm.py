@@ -53,15 +53,17 @@ def drawn_node(dice: Random) -> Node:
         ({}, {}, {"distribute-cpus-across-numa": "true"}, {"full-pcpus-only": "true"},
          {"distribute-cpus-across-cores": "true"}, {"prefer-align-cpus-by-uncorecache": "true"})
     )  # fmt: skip
+    machine = dice.choice(MACHINES)
+    closest = "false" if "node ids" in machine else dice.choice(("true", "false"))
     body: dict[str, Any] = {
         "topologyManagerPolicy": "best-effort", "topologyManagerScope": dice.choice(("container", "pod")),
-        "topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": dice.choice(("true", "false"))},
+        "topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": closest},
         "cpuManagerPolicyOptions": options,
         "devices": [{"resource": NIC, "class": "02", "namespaces": ["*"]}],
     }  # fmt: skip
     if dice.random() < 0.6:
         body |= STATIC
-    return managers_of(dice.choice(MACHINES), body)
+    return managers_of(machine, body)
 
 
 def drawn_pod(dice: Random, uid: str, containers: int = 1) -> Pod:

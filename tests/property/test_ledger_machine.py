@@ -45,11 +45,11 @@ from tests.world.strategies import cpu_options
 MACHINES = [
     parse_synthetic(text)
     for text in (
-        "1 sockets x 1 nodes x 4 cores x 2 threads, 2G per node",
+        "1 sockets x 1 nodes x 4 cores x 2 threads, 2G per node, 8 2Mi pages",
         "2 sockets x 1 nodes x 3 cores x 2 threads, 1G per node, 64 2Mi pages",
-        "2 sockets x 2 nodes x 2 cores x 2 threads, 1G per node, distance 10 12 21",
-        "2 sockets x 2 nodes x 3 cores, 512M per node, isolated 2-3",
-        "1 sockets x 3 nodes x 2 cores x 2 threads, 1G per node, node ids 0,4,9",
+        "2 sockets x 2 nodes x 2 cores x 2 threads, 1G per node, 16 2Mi pages, distance 10 12 21",
+        "2 sockets x 2 nodes x 3 cores, 512M per node, 16 2Mi pages, isolated 2-3",
+        "1 sockets x 3 nodes x 2 cores x 2 threads, 1G per node, 16 2Mi pages, node ids 0,4,9",
     )
 ]
 GPU = "example.com/gpu"

@@ -60,10 +60,11 @@ def drawn_node(dice: Random, mode: str = "fixed") -> Node:
     machine = dice.choice(MACHINES)
     if policy == "single-numa-node" or "3 nodes" in machine:
         option = ""
+    closest = "false" if "node ids" in machine else dice.choice(("true", "false"))
     body: dict[str, Any] = {
         "compatibility": mode, "reservedSystemCPUs": "0",
         "topologyManagerPolicy": policy, "topologyManagerScope": "container",
-        "topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": dice.choice(("true", "false"))},
+        "topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": closest},
         "cpuManagerPolicyOptions": {option: "true"} if option else {}, "featureGates": GATES,
         "devices": [{"resource": NIC, "class": "02", "namespaces": ["*"]}],
     }  # fmt: skip

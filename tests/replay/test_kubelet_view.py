@@ -30,7 +30,7 @@ from tests.replay.odd_machine import NODE, Odd
 TOPOLOGY = ("all", "nodes", "sockets", "cores", "uncores", "core_of", "num_cpus", "num_sockets", "num_cores")
 
 MASKED = {"no-numa-unknown": {-1: 0}}
-"""Nodes whose number no mask of the kubelet can hold: there it crashes, and numalign goes by their ranks (D23)."""
+"""Nodes whose number no mask of the kubelet can hold: numalign goes by their ranks (D23)."""
 
 ONE_ROW = "offline-cpu0-node0"
 """A node with two distances, on a machine of one node: cAdvisor takes them, numalign leaves them out and says so."""

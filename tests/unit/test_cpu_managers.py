@@ -23,7 +23,7 @@ OLD = kubelet_rules(Rules(compatibility=Compatibility.KUBELET))
 
 
 def test_managers_vectors() -> None:
-    """Every case is answered alike; the one the kubelet never answers (D3) is answered with what is free."""
+    """Every case is answered alike; where the kubelet gives no answer, with what is free."""
     data = json.loads(vectors("managers/cpu.json").read_text())
     machines = {name: _machine(raw) for name, raw in data["topologies"].items()}
     different = [case for case in data["cases"] if not _alike(machines[case["topo"]], case)]

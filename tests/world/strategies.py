@@ -19,10 +19,10 @@ from agent.model.rules import CpuOptions
 from tests.world.nodes import managers_of
 
 MACHINES = (
-    "2 sockets x 1 node x 4 cores, 4G per node, nic on 1",
-    "1 socket x 2 nodes x 2 cores x 2 threads, 4G per node, 64 2Mi pages on 1, 2 nics on 0",
-    "2 sockets x 2 nodes x 2 cores x 2 threads, 4G per node, 2G on 1, distance 10 12 21, nic on 0 and 3",
-    "3 sockets x 3 nodes x 2 cores, 4G per node",
+    "2 sockets x 1 node x 4 cores, 4G per node, 8 2Mi pages, nic on 1",
+    "1 socket x 2 nodes x 2 cores x 2 threads, 4G per node, 64 2Mi pages, 2 nics on 0",
+    "2 sockets x 2 nodes x 2 cores x 2 threads, 4G per node, 2G on 1, 8 2Mi pages, distance 10 12 21, nic on 0 and 3",
+    "3 sockets x 3 nodes x 2 cores, 4G per node, 64 2Mi pages",
 )
 NIC = "numalign.io/nic"
 

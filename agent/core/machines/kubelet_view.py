@@ -75,8 +75,7 @@ def _without_places(machine: Machine) -> Machine:
 def _nodes_of(machine: Machine, told: Mapping[int, KernelCpu], folders: Mapping[int, CpuSet]) -> dict[int, int]:
     """CPU -> node, as the kubelet finds it: by the links in the nodes' folders, without which a CPU is not found.
 
-    Without NUMA, a package is a node. Numbers that the kubelet's masks cannot hold, as -1 is, become ranks: there the
-    kubelet crashes as soon as a policy aligns anything.
+    Without NUMA, a package is a node. Numbers that the kubelet's masks cannot hold become ranks (defect D23).
     """
     linked = {cpu: node for node in sorted(folders, key=str) for cpu in folders[node] if cpu in told}
     if folders:

@@ -46,7 +46,7 @@ class Table:
         request: Mapping[str, int],
         reusable: Mapping[tuple[NodeSet, str], int],
     ) -> Table:
-        """Read the books. A resource that a node lacks counts as none of it (defect D8)."""
+        """Read the books. A row that is missing counts as none of the resource (defect D8)."""
         books = tuple(books)
         left: dict[int, dict[str, int]] = {}
         for (nodes, resource), amount in reusable.items():

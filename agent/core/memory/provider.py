@@ -9,12 +9,12 @@ Called by `agent.core.admission.node`. The state is `Ledger.memory`; the rules a
     pods       pods managed as a whole
 
 Only Guaranteed pods get memory of their own, and containers with CPUs of their own (`agent.core.request.exclusive`).
-Compatibility.KUBELET answers as the kubelet of `Rules.minor` does, defects included, but never crashes where a node
-lacks a size of huge pages (D8) and never lets the books go wrong: memory of ended init containers is taken again
-(D4), a node of a group is granted alone (D5), no preference is said where nothing fits (D7), a pod managed as a whole
-is granted twice (D9) and fails with a container without a request (D10), and with pod scope held memory gives no hint
-(D11) or that of its first container alone (D28), and a half written grant stays half (D27). FIXED mends all of them
-and knows nodes without CPUs.
+Compatibility.KUBELET answers as the kubelet of `Rules.minor` does, defects included, but never crashes (D8) and never
+lets the books go wrong: memory of ended init containers is taken again (D4), a node of a group is granted alone (D5),
+no preference is said where nothing fits (D7), a pod managed as a whole is granted twice (D9) and fails with a
+container without a request (D10), and with pod scope held memory gives no hint (D11) or that of its first container
+alone (D28), and a container's missing memory stays missing (D27). FIXED mends all of them and knows nodes without
+CPUs.
 """
 
 from __future__ import annotations
