@@ -1,10 +1,10 @@
-"""What the crash tests share: the template process, and what must be true of the files after any kill."""
+"""What the crash tests share: lives of the agent, and what must be true of the files after any kill."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import signal
+import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,35 +23,41 @@ from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.rules import Rules
 from agent.settings import parse
+from tests.matrix.agents import Agents
 
 Grants = dict[str, dict[str, CpuSet]]
 
 
 class Template:
-    """Gives orders to `tests.crash.template`."""
+    """Begins lives of the agent (`tests.crash.life`)."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
+    def __init__(self, agents: Agents, folder: Path) -> None:
+        self._agents, self._files = agents, {name: str(folder / name) for name in ("log", "tree", "steps")}
 
-    def run(self, options: Mapping[str, Any], **kill: float) -> dict[str, Any]:
-        """One life of the agent: {"status": exit code or minus the signal, "steps": ..., "seconds": ...}."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"options": dict(options), **kill}) + "\n")
-        self._process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return answer
+    def run(self, options: Mapping[str, Any], *, after: float | None = None, **order: float) -> dict[str, Any]:
+        """One life: {"status": exit code or minus the signal, "steps": effects, "seconds": ...}.
+
+        Args:
+            options: of the agent.
+            after: seconds after which it is killed.
+            order: see `tests.crash.life`.
+        """
+        steps, began = Path(self._files["steps"]), time.monotonic()
+        steps.write_text("0", "ascii")
+        agent = self._agents.start({**self._files, "options": dict(options), **order})
+        if after is not None:
+            time.sleep(after)
+            agent.signal(signal.SIGKILL)
+        status = agent.wait()
+        assert status in (0, -signal.SIGKILL), agent.words()
+        return {"status": status, "steps": int(steps.read_text() or 0), "seconds": time.monotonic() - began}
 
 
 @contextmanager
 def template() -> Iterator[Template]:
     """A template process for the length of a test."""
-    command = [sys.executable, "-m", "tests.crash.template"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield Template(process)
-        assert process.stdin is not None
-        process.stdin.close()
-        assert process.wait(30) == 0
+    with tempfile.TemporaryDirectory() as folder, Agents("tests.crash.life") as agents:
+        yield Template(agents, Path(folder))
 
 
 class Node:

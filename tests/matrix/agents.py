@@ -5,6 +5,7 @@
 
 An order and its answer are one line of JSON each; the template says when a life ended. Several nodes may share one.
 The template is a new program, or, `forked`, a copy of this process, which has to be one that has no threads yet.
+What a life does is the function `live` of a module: `tests.matrix.life`, or `tests.crash.life`.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 from tests.matrix.journal import Journal
+
+LIFE = "tests.matrix.life"
 
 
 class Agent:
@@ -52,12 +54,12 @@ class Agent:
         """SIGKILL, never in the middle of one write of the kernel's: a kernel finishes what it began."""
         with self._journal.alone():
             self._journal.append({"by": "test", "do": "killed"})
-            self._signal(signal.SIGKILL)
+            self.signal(signal.SIGKILL)
         self.wait()
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""
-        self._signal(signal.SIGTERM)
+        self.signal(signal.SIGTERM)
         return self.wait()
 
     def wait(self, within: float = 60.0) -> int:
@@ -66,7 +68,8 @@ class Agent:
         assert self.code is not None
         return self.code
 
-    def _signal(self, number: signal.Signals) -> None:
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, if it runs."""
         if self.alive:
             with contextlib.suppress(ProcessLookupError):  # it ended by itself
                 os.kill(self.pid, number)
@@ -76,31 +79,30 @@ class Agents:
     """The template process, for as long as the context lasts. Thread-safe.
 
     Args:
+        life: the module that has `live`.
         forked: from this process.
     """
 
-    def __init__(self, *, forked: bool = False) -> None:
-        self._lock, self._forked = threading.Lock(), forked
+    def __init__(self, life: str = LIFE, *, forked: bool = False) -> None:
+        self._lock, self._life, self._forked = threading.Lock(), life, forked
         self._orders: dict[int, Agent] = {}
         self._living: dict[int, Agent] = {}
 
     def __enter__(self) -> Self:
-        self._stdin, self._stdout, self._end = _copy() if self._forked else _program()
+        self._stdin, self._stdout, self._end = (_copy if self._forked else _program)(self._life)
         assert json.loads(self._stdout.readline()) == {"ready": True}
         self._reader = threading.Thread(target=self._read, name="agents", daemon=True)
         self._reader.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stdin.close()
-        self._end()
+        assert self._end() == 0
         self._reader.join(60)
         self._stdout.close()
 
     def start(self, order: dict[str, Any]) -> Agent:
-        """Begin one life; see `tests.matrix.life`."""
+        """Begin one life; see `live` of its module."""
         agent = Agent(Path(order["log"]), Journal(Path(order["tree"])))
         with self._lock:
             number = len(self._orders)
@@ -151,19 +153,19 @@ class Programs:
         return agent
 
 
-_Ends = tuple[IO[str], IO[str], Callable[[], object]]
-"""Where a template takes orders and answers, and what waits for its end."""
+_Ends = tuple[IO[str], IO[str], Callable[[], int]]
+"""Where a template takes orders and answers, and what waits for its end and has its exit code."""
 
 
-def _program() -> _Ends:
-    command = [sys.executable, "-m", "tests.matrix.agents"]
+def _program(life: str) -> _Ends:
+    command = [sys.executable, "-m", "tests.matrix.agents", life]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None
     return process.stdin, process.stdout, lambda: process.wait(60)
 
 
-def _copy() -> _Ends:
+def _copy(life: str) -> _Ends:
     assert threading.active_count() == 1, "a copy of a process with threads may wait for one that it does not have"
     orders, ours = os.pipe()
     answers, theirs = os.pipe()
@@ -174,28 +176,28 @@ def _copy() -> _Ends:
             os.dup2(theirs, 1)
             for each in (orders, ours, answers, theirs):
                 os.close(each)
-            main()
+            main(life)
         finally:
             os._exit(0)
     os.close(orders)
     os.close(theirs)
-    return os.fdopen(ours, "w"), os.fdopen(answers), lambda: os.waitpid(pid, 0)
+    return os.fdopen(ours, "w"), os.fdopen(answers), lambda: os.waitpid(pid, 0)[1]
 
 
-def _fork(order: dict[str, Any]) -> int:
+def _fork(order: dict[str, Any], live: Callable[[dict[str, Any]], int]) -> int:
     pid = os.fork()
     if pid:
         return pid
     code = 70
     signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
     try:
         log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        from tests.matrix.life import live  # noqa: PLC0415 - loaded by the template already
-
         code = live(order)
     except BaseException:  # noqa: BLE001 - told in its log, and the exit code says so
         traceback.print_exc()
@@ -204,10 +206,9 @@ def _fork(order: dict[str, Any]) -> int:
         os._exit(code)
 
 
-def main() -> None:
-    """Take orders until there are none; then end who still lives."""
-    import tests.matrix.life  # noqa: F401, PLC0415 - the imports that every life needs
-
+def main(life: str) -> None:
+    """Take orders until there are none; then end what still lives."""
+    live = importlib.import_module(life).live
     importlib.import_module("grpc._channel")  # loaded at the first connection otherwise
 
     lock, living = threading.Lock(), set[int]()
@@ -238,7 +239,7 @@ def main() -> None:
             *orders, pending = (pending + data).split(b"\n")
             for each in orders:
                 order = json.loads(each)
-                pid = _fork(order)
+                pid = _fork(order, live)
                 living.add(pid)
                 say(forked=pid, number=order["number"])
     for pid in living:
@@ -257,4 +258,4 @@ def _reap(living: set[int], say: Any) -> None:  # noqa: ANN401 - the function ab
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

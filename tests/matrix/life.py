@@ -41,8 +41,6 @@ CHECKPOINT = "checkpoint.json"
 def live(order: dict[str, Any]) -> int:
     """Serve until SIGTERM; the exit code as `numalign run` has it."""
     faulthandler.enable()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
-        signal.signal(number, signal.SIG_DFL)
     os.environ.update(order.get("environment", {}))
     logs.setup("text", order.get("level", "info"))
     tree, state = Path(order["tree"]), Path(order["state"])
