@@ -233,7 +233,6 @@ class ControlPlane(Api):
 
     @cached_property
     def kubeconfig(self) -> Path:
-        """The admin's."""
         file = self.folder / "kubeconfig"
         where = {"server": self.server, "certificate-authority": str(self.ca)}
         file.write_text(json.dumps({
@@ -260,7 +259,6 @@ class ControlPlane(Api):
             process.wait(30)
 
     def stop(self) -> None:
-        """End all, whatever state they are in."""
         for process in reversed(self.processes.values()):
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)

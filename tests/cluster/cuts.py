@@ -28,7 +28,6 @@ class Cuts:
         return len(ends) // 2
 
     def close(self) -> None:
-        """End it."""
         with contextlib.suppress(OSError):  # the other end closed it meanwhile
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

@@ -102,7 +102,6 @@ class Place:
         spare.replace(self.config)
 
     def path(self, name: str) -> str:
-        """Of a pod in this node's namespace."""
         return f"/api/v1/namespaces/{self.name}/pods/{name}"
 
     def create(self, name: str, *, cpu: str = "2", space: str = "", **more: Any) -> Object:  # noqa: ANN401 - JSON
@@ -126,15 +125,12 @@ class Place:
         return name in {each["metadata"]["name"] for each in pods}
 
     def pod(self, name: str) -> Object:
-        """As stored now."""
         return self.cluster.call("GET", self.path(name))  # type: ignore[no-any-return]  # JSON
 
     def patch(self, name: str, body: Object, part: str = "", kind: str = STRATEGIC) -> Object:
-        """By the admin."""
         return self.cluster.call("PATCH", self.path(name) + part, body, kind=kind)  # type: ignore[no-any-return]  # JSON
 
     def delete(self, name: str, grace: int = 0) -> None:
-        """Delete a pod."""
         self.cluster.call("DELETE", f"{self.path(name)}?gracePeriodSeconds={grace}")
 
     # ---- the kubelet's and the runtime's part
@@ -171,7 +167,6 @@ class Place:
         self.patch(name, {"status": {"containerStatuses": statuses}}, "/status")
 
     def number(self, uid: str, container: str, attempt: int = 0) -> str:
-        """The runtime's id of a container."""
         return container_id(uid, f"{container}/{attempt}" if attempt else container)
 
     def effective(self, uid: str, container: str = "c", attempt: int = 0) -> str:
@@ -183,7 +178,6 @@ class Place:
     # ---- what is
 
     def ledger(self) -> Ledger:
-        """As saved."""
         saved = Checkpoint(self.state / "checkpoint.json").load()
         assert saved is not None, "nothing was saved"
         return saved.ledger
@@ -267,7 +261,6 @@ class Agent:
         return self.process.wait(patience.PATIENCE)
 
     def words(self) -> str:
-        """What this process logged."""
         with self.log.open() as file:
             file.seek(self._from)
             return file.read()
@@ -297,7 +290,6 @@ class Agent:
         return text
 
     def metrics(self) -> dict[str, float]:
-        """The lines of /metrics."""
         return scraped.values(self.get("/metrics"))
 
     def metric(self, line: str) -> float:

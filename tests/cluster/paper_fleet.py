@@ -222,7 +222,6 @@ class PaperFleet:
             World.check(world)
 
     def end(self, name: str) -> None:
-        """A pod ends, and its cgroups go."""
         found = self.bodies.pop(name)
         world, uid = self.worlds[found["spec"]["nodeName"]], found["metadata"]["uid"]
         self.delete(name)
@@ -232,7 +231,6 @@ class PaperFleet:
         world.engine.reconcile()
 
     def delete(self, name: str) -> None:
-        """From the API server."""
         self.cluster.call("DELETE", f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0")
 
     def bound(self, prefix: str) -> Iterator[Object]:

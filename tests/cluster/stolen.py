@@ -66,7 +66,6 @@ class Stolen:
             time.sleep(0.2)
 
     def path(self, name: str = "", space: str = "") -> str:
-        """Of a pod."""
         return f"/api/v1/namespaces/{space or self.space}/pods/{name}".rstrip("/")
 
     def create(self, name: str, on: str = "", **more: Any) -> Object:  # noqa: ANN401 - a specification's fields
@@ -80,7 +79,6 @@ class Stolen:
                                  token=token or self.bound)  # fmt: skip
 
     def refusal(self, method: str, path: str, body: object = None, kind: str = MERGE, token: str = "") -> Refused:
-        """What a request with the token is told."""
         try:
             self.call(method, path, body, kind, token)
         except ApiError as error:

@@ -100,5 +100,4 @@ class Recorder:
         Refusal.__init__ = self._init  # type: ignore[method-assign]  # watched while the page is made
 
     def reached(self, site: Site) -> bool:
-        """Whether a refusal came from there."""
         return any(path == site.path and site.first <= line <= site.last for path, line in self.lines)

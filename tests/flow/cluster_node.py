@@ -84,7 +84,6 @@ class StandInApi:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def answer(self, path: str) -> tuple[int, dict[str, Any] | bytes]:
@@ -115,7 +114,6 @@ class ClusterNode:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """As an agent on this node has it."""
         return Checkpoint(self.folder / "state" / "checkpoint.json", by="test")
 
     def keep(self) -> None:
@@ -126,7 +124,6 @@ class ClusterNode:
         self.checkpoint.save(self.world.store.saved, self.world.store.extra)
 
     def options(self, server: str = AWAY, **more: Any) -> ClusterOptions:  # noqa: ANN401 - fields of Options
-        """Of an agent of this node."""
         access = ApiAccess(server, self.folder / "ca", self.folder / "token")
         fields: dict[str, Any] = {"sockets": Sockets(nri=OFF, podresources=OFF), "metrics_address": "127.0.0.1:0"}
         return ClusterOptions(

@@ -86,11 +86,9 @@ class Node(World):
         self.engine.release()
 
     def slice_of(self, qos: Qos) -> Cgroup:
-        """The cgroup of a QoS class."""
         return next(c for c in self.cgroups.observe().cgroups if c.level is Level.QOS and c.qos is qos)
 
     def message(self, uid: str) -> str:
-        """The condition's, as the reporter makes it."""
         rules = self.engine.node.rules
         return pod_reports.admitted(uid, self.engine.ledger, self.machine, rules=rules).message
 

@@ -49,7 +49,6 @@ class Program:
                 raise AssertionError(f"{pattern!r} was never said in {''.join(self.lines)}") from None
 
     def get(self, page: str) -> tuple[int, str]:
-        """Status and text of a page."""
         return scraped.page(f"127.0.0.1:{self.port}", page)
 
     def figure(self, name: str) -> int:

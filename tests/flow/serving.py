@@ -71,7 +71,6 @@ class Running:
             return ""
 
     def get(self, page: str) -> tuple[int, str]:
-        """Status and text of a page."""
         return scraped.page(self.node.address, page)
 
 

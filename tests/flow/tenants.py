@@ -49,7 +49,6 @@ class Shared(World):
         self.engine.pods_listed(set())
 
     def hear(self, *bodies: Mapping[str, Any]) -> None:
-        """The watch brings pods, one by one."""
         self.pods |= {each["metadata"]["uid"]: pod_from(each) for each in bodies}
         for body in bodies:
             intake = Intake(self.engine, self._talk)
@@ -63,7 +62,6 @@ class Shared(World):
         self._talk.configure(1, OnMisalignment.WAIT)
 
     def gone(self, uid: str) -> None:
-        """A pod and its processes end."""
         self.end(uid)
         self.engine.pods_gone([uid])
 
@@ -75,7 +73,6 @@ class Shared(World):
         self.engine.reconcile()
 
     def starts(self, uid: str) -> bool:
-        """Whether the runtime may start the pod now."""
         pod = self.pods[uid]
         try:
             self._runtime.run_sandbox(Sandbox(f"s-{uid}", pod.name, pod.namespace, uid))
@@ -89,6 +86,5 @@ class Shared(World):
         return [uid for what, uid in self.queue.actions if what == "fail"]
 
     def said(self, uid: str) -> str:
-        """The last sentence on a pod."""
         last = next(each for each in reversed(self.queue.notices) if each.about.uid == uid)
         return with_details(last.message, last.details)

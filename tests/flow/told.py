@@ -102,7 +102,6 @@ class Desk:
             self.now = min(end, self.now + (wait if wait is not None else end))
 
     def run(self, seconds: float) -> None:
-        """So many seconds pass."""
         self.until(self.now + seconds)
 
     def seen(self, report: PodReport) -> None:
@@ -148,7 +147,6 @@ class Told:
         self.publisher.publish = noted  # type: ignore[method-assign]  # it listens, and passes on
 
     def see(self, *bodies: Mapping[str, Any]) -> None:
-        """The watch brings pods."""
         for body in bodies:
             self.intake.pod_changed(body)
 

@@ -122,7 +122,6 @@ class Moody:
 
     @property
     def moody(self) -> bool:
-        """Whether it refuses anything."""
         return bool(self._refused)
 
     def write(self, hierarchy: str, path: str, file: str, value: str) -> None:
@@ -177,7 +176,6 @@ class World:
         return managers_of(machine or self.machine, self.settings)
 
     def names(self) -> dict[str, tuple[str, str]]:
-        """Ids of the containers that are there."""
         there = set().union(*containers_in(self.cgroups).values())
         return {
             container_id(pod.uid, each.name): (pod.uid, each.name)
@@ -189,7 +187,6 @@ class World:
     # ---- events
 
     def see(self, *bodies: Mapping[str, Any], ran: Iterable[str] = ()) -> None:
-        """Pods are listed by the API."""
         pods = [pod_from(body) for body in bodies]
         self.pods |= {pod.uid: pod for pod in pods}
         self.engine.pods_seen(pods, ran=set(ran))
@@ -214,7 +211,6 @@ class World:
         self.check()
 
     def end(self, uid: str) -> None:
-        """The pod's processes and cgroups end."""
         self.tree.remove_pod(uid)
 
     def run(self, body: Mapping[str, Any]) -> None:
@@ -225,12 +221,10 @@ class World:
     # ---- what is
 
     def path(self, uid: str, name: str) -> str:
-        """The cgroup of a container."""
         number = container_id(uid, name)
         return next(each.path for each in self.cgroups.observe().cgroups if each.container_id == number)
 
     def effective(self, uid: str, name: str = "app") -> str:
-        """The CPUs that a container may use now."""
         number = container_id(uid, name)
         return next(
             str(each.effective_cpus) for each in self.cgroups.observe().cgroups if each.container_id == number
@@ -250,7 +244,6 @@ class World:
         )
 
     def condition(self, uid: str) -> str:
-        """Status and reason of a pod's condition."""
         report = self.report(uid)
         return f"{report.status} {report.reason}"
 

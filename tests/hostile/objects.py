@@ -39,17 +39,14 @@ class Hostile:
 
     @property
     def name(self) -> str:
-        """metadata.name."""
         return str(self.body["metadata"]["name"])
 
     @property
     def key(self) -> str:
-        """namespace/name."""
         return f"{self.body['metadata']['namespace']}/{self.name}"
 
     @property
     def uid(self) -> str:
-        """metadata.uid."""
         return str(self.body["metadata"]["uid"])
 
 

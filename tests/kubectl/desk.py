@@ -70,6 +70,5 @@ class Desk:
         return done.stdout + done.stderr
 
     def json(self, *command: str) -> Any:  # noqa: ANN401 - JSON
-        """The same, read."""
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60, check=True)
         return json.loads(done.stdout)

@@ -26,7 +26,6 @@ class Kubelet:
         self.minor, self._pipe = minor, pipe
 
     def answer(self, file: File) -> dict[str, Any]:
-        """What the kubelet makes of a file."""
         asked = {"id": "", "text": file.text, "machine": described(file.machine), "gates": READ}
         assert self._pipe.stdin
         assert self._pipe.stdout

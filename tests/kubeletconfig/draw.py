@@ -26,11 +26,9 @@ class Draw:
         self.gates = gates
 
     def one(self, found: Sequence[T]) -> T:
-        """One of these."""
         return self.random.choice(found)
 
     def chance(self, part: float) -> bool:
-        """True in that part of all cases."""
         return self.random.random() < part
 
     def value(self, texts: Sequence[str]) -> str:

@@ -40,7 +40,6 @@ class Grammar:
         self._draw = Draw(seed, sorted(name for name, spec in gates.items() if not spec["locked"]))
 
     def file(self) -> File:
-        """The next one."""
         draw = self._draw
         where = draw.one([*MACHINES, FIRST])
         pairs = plain(draw, where)

@@ -45,7 +45,6 @@ class Intended:
     whole: bool = False
 
     def has(self, found: Difference) -> bool:
-        """Whether a difference is of this kind."""
         return (
             found.what.replace("sharedCPUs", "reservedCPUs") == self.what
             and found.minor in self.minors
@@ -56,7 +55,6 @@ class Intended:
         )
 
     def file(self) -> File:
-        """The example."""
         return File(self.example if self.whole else "\n".join([*HEAD, self.example]) + "\n", self.machine)
 
 

@@ -48,7 +48,6 @@ class Progress:
         self._began = time.monotonic()
 
     def __call__(self, text: str) -> None:
-        """One line."""
         line = f"[{time.monotonic() - self._began:5.0f} s] {text}"
         print(line, flush=True)
         with (logs() / "progress.log").open("a") as file:

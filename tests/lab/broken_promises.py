@@ -54,11 +54,9 @@ class Node:
         self.plane: Any = SimpleNamespace(call=lambda *_, **__: {"items": []})
 
     def run(self, *_: object, **__: object) -> str:
-        """Any command."""
         return self.says
 
     def get(self, _path: str) -> bytes:
-        """The checkpoint."""
         (RUN / self.name).mkdir(parents=True, exist_ok=True)
         file = RUN / self.name / "saved.json"
         Checkpoint(file).save(LEDGER)

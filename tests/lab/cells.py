@@ -97,7 +97,6 @@ class Cell:
         return (*CELL_TESTS, *newer, *order, *((STANDING,) if self.linux in BACKPORTED else ()))
 
     def plans(self, standard: Mapping[str, Plan]) -> dict[str, Plan]:
-        """The lab's nodes as this cell has them."""
         return {name: replace(each, **asdict(self)) for name, each in standard.items()}
 
 

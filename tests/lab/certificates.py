@@ -31,7 +31,6 @@ class Authority:
 
     @property
     def ca(self) -> Path:
-        """What everybody trusts."""
         return self.folder / "ca.crt"
 
     def sign(self, name: str, user: str, *, group: str = "", names: Iterable[str] = ()) -> tuple[Path, Path]:

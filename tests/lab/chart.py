@@ -67,7 +67,6 @@ class Helm:
         return [each for each in items if "deletionTimestamp" not in each["metadata"]]
 
     def agent(self) -> dict[str, Any]:
-        """The only one."""
         (only,) = self.agents()
         return only
 

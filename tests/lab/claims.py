@@ -98,7 +98,6 @@ class Desk:
             self._gone(f"{API}/deviceclasses/{body['metadata']['name']}")
 
     def words(self, node: Node) -> str:
-        """What the drivers of a node said."""
         return node.journal(UNIT)
 
     def _publishes(self, node: Node) -> bool:

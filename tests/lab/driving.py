@@ -72,12 +72,10 @@ class Pods:
         return self.wait_running(stored["metadata"]["name"], stored["metadata"]["namespace"]) if wait else stored
 
     def pod(self, name: str, namespace: str = "default") -> Object:
-        """As stored now."""
         found: Object = self.plane.call("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")
         return found
 
     def pods(self, node: Node) -> list[Object]:
-        """Every pod of a node."""
         found: list[Object] = self.plane.call("GET", f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node.name}")[
             "items"
         ]

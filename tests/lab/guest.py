@@ -67,17 +67,14 @@ class Reach:
 
     @property
     def disk(self) -> builds.Disk:
-        """What it boots."""
         return builds.disk(self.linux, self.runtime)
 
     @property
     def address(self) -> str:
-        """Of the guest in its own network."""
         return f"10.0.{self.number}.15"
 
     @property
     def host(self) -> str:
-        """This machine's loopback, seen from the guest."""
         return f"10.0.{self.number}.2"
 
 
@@ -161,12 +158,10 @@ class Guest:
         procs.start(self.name, self._command(machine or self.machine))
 
     def off(self) -> None:
-        """Pull the plug."""
         procs.stop(self.name)
 
     @property
     def running(self) -> bool:
-        """Whether QEMU runs."""
         return procs.alive(self.name)
 
     def wait_up(self, seconds: float = BOOT) -> None:

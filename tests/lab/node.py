@@ -178,7 +178,6 @@ class Node:
             self.restart("kubelet")
 
     def wait_ready(self, seconds: float = READY) -> None:
-        """Wait until the Node is Ready."""
         deadline = time.monotonic() + seconds
         state = "is not registered"
         while time.monotonic() < deadline:
@@ -212,7 +211,6 @@ class Node:
         self.run(f"systemctl reset-failed {unit} 2>/dev/null; systemctl restart {unit}", seconds=300)
 
     def journal(self, unit: str, lines: int = 200) -> str:
-        """What a unit said last."""
         return self.run(f"journalctl -u {unit} -n {lines} --no-pager -o short-iso")
 
     def cordon(self) -> None:
@@ -228,7 +226,6 @@ class Node:
         self.plane.call("PATCH", path, {"spec": spec}, kind="application/merge-patch+json")
 
     def stop(self) -> None:
-        """Pull the plug."""
         self.guest.off()
 
 

@@ -52,7 +52,6 @@ class Pair:
 
     @property
     def name(self) -> str:
-        """For test ids."""
         return f"{self.first} + {self.second}".replace(" ", "-")
 
 

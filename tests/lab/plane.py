@@ -58,7 +58,6 @@ class Plane(Api):
 
     @classmethod
     def find(cls) -> Plane | None:
-        """The one that was created, running or not."""
         try:
             return cls(RUN / "plane", json.loads((RUN / "plane" / "told.json").read_text()))
         except (OSError, ValueError, KeyError):
@@ -66,17 +65,14 @@ class Plane(Api):
 
     @property
     def program(self) -> str:
-        """Path of what all parts are."""
         return self._told.get("program", "")
 
     @property
     def port(self) -> int:
-        """Of the API server."""
         return int(self._told["api"])
 
     @property
     def kubeconfig(self) -> Path:
-        """The admin's."""
         return self.folder / "kubeconfig"
 
     def _prepare(self) -> None:
@@ -110,7 +106,6 @@ class Plane(Api):
         )
 
     def start_part(self, name: str) -> None:
-        """Start one of PARTS."""
         procs.start(name, [self.folder / name, *getattr(self, f"_{name.replace('-', '_')}")()])
 
     def stop_part(self, name: str) -> None:
@@ -118,12 +113,10 @@ class Plane(Api):
         procs.stop(name)
 
     def stop(self) -> None:
-        """End all of them."""
         for name in reversed(PARTS):
             procs.stop(name)
 
     def wait_ready(self, seconds: float = READY) -> None:
-        """Wait until /readyz answers ok."""
         self._wait_for(lambda: self.call("GET", "/readyz", raw=True), "API server", seconds)
 
     def _wait_for(self, ask: object, what: str, seconds: float = READY) -> None:

@@ -59,7 +59,6 @@ class Sampler:
         self._boot = out.decode().strip()
 
     def seen(self) -> Sweeps:
-        """What was seen so far."""
         return parsed(self.node.run(f"cat {FOLDER}/out"))
 
     def end(self, test: str) -> None:

@@ -64,12 +64,10 @@ class Slice:
 
     @property
     def minutes(self) -> float:
-        """Of all parts."""
         return sum(each.minutes for each in self.parts)
 
     @property
     def tests(self) -> tuple[str, ...]:
-        """Of all parts."""
         return tuple(test for each in self.parts for test in each.tests)
 
 

@@ -86,7 +86,6 @@ class Stage:
     # ---- looking
 
     def look(self) -> Look:
-        """The node now."""
         return look(self.node)
 
     def pods(self) -> list[Object]:
@@ -120,7 +119,6 @@ class Stage:
             raise DisagreementError("\n".join(found))
 
     def held(self, name: str, before: Look) -> CpuSet:
-        """The exclusive CPUs of a pod."""
         assert before.ledger is not None
         for uid, record in before.ledger.pods.items():
             if record.pod.name == name:

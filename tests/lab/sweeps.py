@@ -171,7 +171,6 @@ class _Judge:
         self._standing = False
 
     def look(self, span: Span) -> None:
-        """One span."""
         self._placed &= span.sets.keys()
         for name in self._pinned.keys() - span.sets.keys():
             del self._pinned[name]
@@ -198,7 +197,6 @@ class _Judge:
         self._stand(span, overlaps=any(not kind for _, kind in found.values()))
 
     def end(self) -> None:
-        """No sweep follows."""
         for pair in tuple(self._open):
             self._close(pair)
 

@@ -32,11 +32,9 @@ class Watch:
         self.nudges = 0
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End."""
         self._stop.set()
         self._thread.join()
 

@@ -43,11 +43,9 @@ class Agent:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
         return not self.ended.is_set()
 
     def words(self) -> str:
-        """What it logged."""
         return self.log.read_text("utf-8", "replace") if self.log.exists() else ""
 
     def kill(self) -> None:

@@ -312,12 +312,10 @@ class Pair:
 
     @property
     def name(self) -> str:
-        """For tests and people."""
         return f"{self.row.name} x {self.column.name}{f' with {self.broken}' if self.broken else ''}"
 
     @property
     def waits(self) -> bool:
-        """Whether it mostly waits."""
         return self.column.name == "API slow"
 
 

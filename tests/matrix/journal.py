@@ -80,7 +80,6 @@ class Journal:
             os.close(handle)
 
     def lines(self) -> list[Line]:
-        """All of it."""
         with self.alone():
             return [json.loads(line) for line in self.file.read_text("utf-8").splitlines()]
 

@@ -199,7 +199,6 @@ class _Container:
     forgiven: bool = False
 
     def in_order(self, cpus: CpuSet, offline: CpuSet) -> bool:
-        """Whether a set is within its bounds."""
         return (self.least - offline).issubset(cpus) and cpus.issubset(self.most)
 
 

@@ -37,12 +37,10 @@ class Running:
 
     @property
     def uid(self) -> str:
-        """metadata.uid."""
         return str(self.body["metadata"]["uid"])
 
     @property
     def key(self) -> str:
-        """namespace/name."""
         metadata = self.body["metadata"]
         return f"{metadata['namespace']}/{metadata['name']}"
 
@@ -153,7 +151,6 @@ class Kubelet:
             self._status(pod)
 
     def path(self, uid: str, number: str) -> str:
-        """A container's cgroup."""
         return f"{self.tree.pod_path(uid)}/cri-containerd-{number}.scope"
 
     # ---- systemd and the kernel

@@ -19,7 +19,6 @@ class Loop:
 
     @classmethod
     def shared(cls) -> Loop:
-        """The one of this process."""
         with cls._lock:
             if cls._shared is None:
                 cls._shared = cls()

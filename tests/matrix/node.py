@@ -84,7 +84,6 @@ class Told:
 
     @property
     def aligned(self) -> bool:
-        """Whether it claims exclusive CPUs."""
         return self.status == "True" and self.reason == ALIGNED
 
 
@@ -181,12 +180,10 @@ class Node:
         return agent
 
     def kill(self) -> None:
-        """SIGKILL."""
         assert self.agent is not None
         self.agent.kill()
 
     def restart(self) -> Agent:
-        """SIGTERM, then a new start."""
         assert self.agent is not None
         self.agent.stop()
         return self.start()
@@ -289,7 +286,6 @@ class Node:
         self.api.change("pods", self.key(name), change)
 
     def key(self, name: str) -> str:
-        """namespace/name."""
         return name if "/" in name else f"{SPACE}/{name}"
 
     def uid(self, name: str) -> str:
@@ -304,7 +300,6 @@ class Node:
     # ---- what became of them
 
     def told(self, name: str) -> Told:
-        """What a pod carries now."""
         return _told(self.api.get("pods", self.key(name)))
 
     def kernel(self, name: str, container: str = "c") -> str:
@@ -351,7 +346,6 @@ class Node:
 
     @property
     def online(self) -> CpuSet:
-        """The machine's CPUs that are online."""
         return parse_synthetic(self._now).online
 
     # ---- faults of the node
@@ -384,7 +378,6 @@ class Node:
         self.kubelet.reboot()
 
     def lose(self) -> None:
-        """The checkpoint is lost."""
         self.journal.mark("lost")
         self.checkpoint.unlink(missing_ok=True)
 
@@ -486,7 +479,6 @@ class Node:
         return judging.faults(self.journal.lines())
 
     def judge(self) -> None:
-        """Fails where anything did."""
         found = self.faults()
         assert not found, "\n".join(found)
 

@@ -39,7 +39,6 @@ class Result:
     looks: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """As a worker prints it."""
         return asdict(self)
 
 

@@ -191,7 +191,6 @@ class Api:
             work()
 
     def close(self) -> None:
-        """End the server."""
         self._loop.run(self._end())
 
     async def _begin(self, name: str) -> None:

@@ -25,11 +25,9 @@ class Devices:
 
     @property
     def serving(self) -> bool:
-        """Whether it listens."""
         return self._server is not None
 
     def start(self) -> None:
-        """Listen, unless it does."""
         if self._server is not None:
             return
         handlers = {
@@ -49,7 +47,6 @@ class Devices:
         self._server.start()
 
     def stop(self) -> None:
-        """Go away."""
         if self._server is not None:
             self._server.stop(0).wait(5)
             self._server = None

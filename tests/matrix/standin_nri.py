@@ -63,7 +63,6 @@ class _Peer:
         return await asyncio.wait_for(future, REQUEST_TIMEOUT)
 
     def answered(self, message: ttrpc.Raw) -> None:
-        """The plugin answered."""
         future = self.waiting.pop(message.stream, None)
         if future is not None and not future.done():
             future.set_result(pb.Response.FromString(message.payload))
@@ -100,7 +99,6 @@ class Runtime:
 
     @property
     def connected(self) -> bool:
-        """Whether a plugin is synchronized."""
         return self._peer is not None
 
     def fault(self, name: str) -> None:
@@ -113,7 +111,6 @@ class Runtime:
             self.restart()
 
     def calm(self) -> None:
-        """End it."""
         was, self.faulty = self.faulty, ""
         if was == "away":
             self._loop.run(self._open())
@@ -127,7 +124,6 @@ class Runtime:
             self._loop.run(self._open())
 
     def close(self) -> None:
-        """End it."""
         self._loop.run(self._shut())
 
     # ---- what the runtime asks
@@ -148,7 +144,6 @@ class Runtime:
             record.mems = made.adjust.linux.resources.cpu.mems
 
     def remove(self, number: str) -> None:
-        """A container is gone."""
         record = self.containers.pop(number, None)
         if record is not None:
             request = pb.ContainerRequest(

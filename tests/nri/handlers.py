@@ -62,5 +62,4 @@ class Recorder:
         self.seen.append(("disconnected", why))
 
     def names(self) -> list[str]:
-        """What happened, in order."""
         return [name for name, _ in self.seen]

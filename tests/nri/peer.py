@@ -44,7 +44,6 @@ class Peer:
         self.kill()
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):

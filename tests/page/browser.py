@@ -136,7 +136,6 @@ class Browser:
     # ---- what people do
 
     def size(self, width: int, height: int, scale: float = 1) -> None:
-        """Of the window, in CSS pixels."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False},

@@ -89,7 +89,6 @@ class Served:
 
     @property
     def url(self) -> str:
-        """Where the page is."""
         return self.node.page.address
 
     def add(self, *pods: dict[str, Any]) -> None:
@@ -103,12 +102,10 @@ class Served:
         self.wait(names)
 
     def wait(self, names: set[str]) -> None:
-        """Until the engine knows pods of these names."""
         engine = self.node.engine
         patience.until(lambda: names <= {each.pod.key for each in engine.snapshot.pods.values()}, "the decisions")
 
     def remove(self, name: str, namespace: str = "default") -> None:
-        """Take a manifest away."""
         (self.manifests / f"{namespace}-{name}.json").unlink()
 
     def configure(self, **more: object) -> None:

@@ -73,7 +73,6 @@ class Scenario:
         self.pods: dict[str, Pod] = {}
 
     def run(self) -> Json:
-        """All steps."""
         self.machine = machine_of(self.given["machine"])
         self.positions = Positions.of(self.machine.node_set)
         try:
@@ -91,7 +90,6 @@ class Scenario:
         return {**start, **({"steps": steps} if steps else {})}
 
     def step(self, step: Json) -> Json:
-        """One step, and the state after it."""
         result: Json = {}
         if step["op"] in {"add", "readmit"}:
             result = self.admit(step)
@@ -105,7 +103,6 @@ class Scenario:
         return {**result, "state": {"default": str(self.ledger.cpus.shared)}}
 
     def admit(self, step: Json) -> Json:
-        """A new pod, or an active one again."""
         uid = step["uid"] if "uid" in step else step["pod"]["uid"]
         if step["op"] == "readmit" and uid not in self.pods:
             return {}  # refused by us; the kubelet may have kept it
@@ -140,7 +137,6 @@ class Scenario:
         return {**result, "containers": shown}
 
     def admit_whole(self, pod: Pod, affinity: Hint) -> Json:
-        """A pod with pod-level resources, all at once."""
         taken = self.policy.allocate_pod(self.ledger, pod, affinity)
         if isinstance(taken, Refusal):
             self.remove(pod.uid)
@@ -152,14 +148,12 @@ class Scenario:
         return {"containers": shown, **({"pod_allocation": str(whole)} if whole else {})}
 
     def allocations(self, pod: Pod, shown: list[Json]) -> None:
-        """What each container holds now."""
         held = self.ledger.cpus.assigned.get(pod.uid, {})
         for entry in shown:
             if entry["name"] in held:
                 entry["allocation"] = str(held[entry["name"]])
 
     def remove(self, uid: str) -> None:
-        """The pod ends."""
         self.ledger = self.policy.release(self.ledger, uid)
         self.pods.pop(uid, None)
 
@@ -189,7 +183,6 @@ class Scenario:
         return ""
 
     def check(self) -> None:
-        """Our own rules, after every step."""
         books = self.ledger.cpus
         taken = CpuSet()
         for uid in sorted({*books.assigned, *books.pools}):

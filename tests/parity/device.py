@@ -77,12 +77,10 @@ class DeviceScenario(Scenario):
         return {"groups": groups}
 
     def allocation(self, pod: Pod, name: str) -> Json | None:
-        """A container's devices."""
         held = self.ledger.devices.held.get(pod.uid, {}).get(name)
         return {resource: list(ids) for resource, ids in held.items()} if held else None
 
     def state(self) -> Json:
-        """The free healthy devices."""
         return {
             "available": {
                 resource: [

@@ -62,12 +62,10 @@ class MemoryScenario(Scenario):
         self.check = lambda: self.sentences.extend(wrong_books(self.ledger))
 
     def allocation(self, pod: Pod, name: str) -> list[Any] | None:
-        """A container's blocks."""
         blocks = self.ledger.memory.blocks.get(pod.uid, {}).get(name)
         return None if blocks is None else _blocks(blocks)
 
     def pod_allocation(self, pod: Pod) -> list[Any] | None:
-        """A pod's own blocks."""
         blocks = self.ledger.memory.pools.get(pod.uid)
         return None if blocks is None else _blocks(blocks)
 

@@ -76,7 +76,6 @@ class Scenario:
         self.broken: list[str] = []
 
     def run(self) -> dict[str, Any]:
-        """All events."""
         try:
             seen, resources = managed(self.machine, self.compatibility), self.given.get("devices") or {}
             rules = replace(rules_of(self.given, seen, self.compatibility), only_offered=self.only_offered)
@@ -87,7 +86,6 @@ class Scenario:
         return {"start": self.state(), "events": [self.event(each) for each in self.given["events"]]}
 
     def event(self, event: dict[str, Any]) -> dict[str, Any]:
-        """One event."""
         result: dict[str, Any] = {}
         if event["op"] == "add":
             result["pods"] = [self.add(pod_of(event["pod"], self.node.rules.minor))]

@@ -50,7 +50,6 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """Vectors read, those with several quirks once."""
         return self.identical + self.different + self.with_quirks
 
 

@@ -97,7 +97,6 @@ class Scenario:
         return {**result, "containers": self.allocations(pod, shown)}
 
     def admit_whole(self, pod: Pod, affinity: Hint) -> Json:
-        """A pod with pod-level resources, all at once."""
         taken = self.provider.allocate_pod(self.ledger, pod, affinity)
         if isinstance(taken, Refusal):
             self.remove(pod.uid)
@@ -108,7 +107,6 @@ class Scenario:
         return {"containers": shown, **({} if whole is None else {"pod_allocation": whole})}
 
     def allocations(self, pod: Pod, shown: list[Json]) -> list[Json]:
-        """The containers with what each holds now."""
         for entry in shown:
             held = self.allocation(pod, entry["name"])
             if held is not None:
@@ -134,7 +132,6 @@ class Scenario:
         return None
 
     def state(self) -> object:
-        """The books."""
         raise NotImplementedError
 
     def restart(self) -> None:

@@ -132,7 +132,6 @@ class Ahead:
     _built: set[str] = field(default_factory=set)
 
     def prepare(self, items: Iterable[pytest.Item]) -> None:
-        """Build what tests need."""
         wanted = {name for item in items for name in fixtures(item)}
         for name in self.tiers:
             if name in wanted:

@@ -23,11 +23,9 @@ class Case:
 
     @property
     def everything(self) -> int:
-        """The mask of all nodes."""
         return (1 << self.width) - 1
 
     def lists(self) -> list[Listed]:
-        """The same, listed."""
         lists: list[Listed] = [list_out(demand, self.width) for demand in self.demands]
         return [*lists, NEVER] if self.hopeless else lists
 

@@ -32,27 +32,21 @@ class InMemory:
     below: dict[str, list[str]] = field(default_factory=dict)
 
     def has(self, path: str, file: str) -> bool:
-        """See Store."""
         return file in self.files.get(path, {})
 
     def get(self, path: str, file: str) -> str:
-        """See Store."""
         return self.files.get(path, {}).get(file, "")
 
     def put(self, path: str, file: str, text: str) -> None:
-        """See Store."""
         self.files[path][file] = text
 
     def alone(self) -> AbstractContextManager[object]:
-        """See Store. Nobody else has this memory."""
         return nullcontext()
 
     def children(self, path: str) -> list[str]:
-        """See Store."""
         return self.below.get(path, [])
 
     def make(self, path: str) -> None:
-        """See Store."""
         parent = path.rpartition("/")[0]
         if parent not in self.files:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -60,7 +54,6 @@ class InMemory:
         self.below[parent] = sorted([*self.below.get(parent, []), path])
 
     def remove(self, path: str) -> None:
-        """See Store."""
         del self.files[path]
         self.below[path.rpartition("/")[0]].remove(path)
 

@@ -154,7 +154,6 @@ class Walk(RuleBasedStateMachine):
             self.pod_comes(kind, cpu, old=old, steps=5)
 
     def teardown(self) -> None:
-        """End the threads."""
         if hasattr(self, "node") and self.node.alive:
             self.node.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -179,7 +178,6 @@ class Walk(RuleBasedStateMachine):
     # ---- pods
 
     def has_room(self) -> bool:
-        """Whether one more pod may live."""
         return sum(map(_live, self.node.pods.values())) < MOST
 
     @roomy
@@ -341,7 +339,6 @@ class Walk(RuleBasedStateMachine):
             self.node.status(pod)
 
     def asks(self, pod: Bound, cpu: str) -> None:
-        """A pod's specification says another amount."""
         for each in pod.body["spec"]["containers"][0]["resources"].values():
             each["cpu"] = cpu
         self.node.tell(pod)

@@ -62,7 +62,6 @@ class Judge:
     apart: set[tuple[str, str]] = field(default_factory=set)
 
     def wrong(self, now: Scene) -> Iterator[str]:
-        """What is wrong, one sentence each."""
         yield from now.stopped
         self.own = {path: cpus & now.online for path, cpus in self.own.items() if path in now.running}
         still = now.powerless or "late" in now.hindered

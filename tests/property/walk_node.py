@@ -137,7 +137,6 @@ class Bound:
 
     @property
     def living(self) -> bool:
-        """Whether a process of it is there."""
         return bool(self.sandbox_path) or any(each.path for each in self.boxes)
 
     @property
@@ -223,7 +222,6 @@ class Node:
         """Of the intake's listener."""
 
     def pod_malformed(self, _body: Mapping[str, Any], why: str) -> None:
-        """Of the intake's listener."""
         self.stumbled.append(why)
 
     def pod_gone(self, _uid: str) -> None:
@@ -236,7 +234,6 @@ class Node:
         )
 
     def changed(self, **settings: Any) -> None:  # noqa: ANN401 - a document's values
-        """Machine or settings are other ones."""
         self.settings |= settings
         self.changes += 1
         if self.able:
@@ -250,7 +247,6 @@ class Node:
 
     @property
     def hindered(self) -> frozenset[str]:
-        """What keeps the agent from acting."""
         state = self.engine.snapshot
         found = {
             "disk": bool(self.store.full), "hung": not self.store.free.is_set(),
@@ -300,7 +296,6 @@ class Node:
         return self._defaults(body["metadata"]["namespace"])
 
     def tell(self, pod: Bound) -> None:
-        """The API server has another object."""
         if pod.there:
             self.stream.append(("changed", copy.deepcopy(pod.body)))
 
@@ -317,7 +312,6 @@ class Node:
         (self.intake.pod_changed if what == "changed" else self.intake.pod_deleted)(body)
 
     def relist(self) -> None:
-        """The watch begins anew with a complete list."""
         self.stream = []
         self.intake.pods_listed(frozenset(each.body["metadata"]["uid"] for each in self._listed()))
         for each in self._listed():
@@ -394,7 +388,6 @@ class Node:
 
     @property
     def asked(self) -> bool:
-        """Whether the runtime asks the agent."""
         return self.nri and self.alive
 
     def make(self, pod: Bound, box: Box) -> None:
@@ -474,7 +467,6 @@ class Node:
     # ---- what the judge sees
 
     def scene(self) -> Scene:
-        """This moment."""
         state = self.engine.snapshot
         # containers of a pod that is in no list are called by their ids
         called = {(pod.uid, box.number): box.name for pod in self.pods.values() for box in pod.boxes}

@@ -73,11 +73,9 @@ class BooksNode(GuestNode):
         return {name: Has(sets.cpus or SHARED, sets.mems or ANY) for name, sets in held.items()}
 
     def shared(self) -> str:
-        """As read last."""
         return self._books()[1]
 
     def delete(self, pod: str) -> None:
-        """See GuestNode."""
         self._read = None
         super().delete(pod)
 
@@ -87,7 +85,6 @@ class BooksNode(GuestNode):
             self.delete(pod)
 
     def restart(self) -> None:
-        """See Ground."""
         self._read = None
         super().restart()
 

@@ -95,7 +95,6 @@ class EngineNode:
             self.world.engine.devices_reported(pod.uid, found)
 
     def look(self, pod: str) -> Mapping[str, Has]:
-        """The cgroups that are there."""
         there = {each.container_id: each for each in self.world.cgroups.observe().cgroups if each.pod_uid == pod}
         numbers = {container_id(pod, each.name): each.name for each in self.world.pods[pod].containers}
         return {name: self._has(there[number]) for number, name in numbers.items() if number in there}

@@ -112,7 +112,6 @@ class Ground:
         self.devices = {}  # it knows how many it had, and gives none until their plugin has come back
 
     def wait_kubelet(self) -> None:
-        """Wait until it says that it is healthy."""
         asked = r"exec 3<>/dev/tcp/127.0.0.1/10248 && printf 'GET /healthz HTTP/1.0\r\n\r\n' >&3 && tail -n1 <&3"
         wait(
             f"the kubelet of {self.node.name} is healthy",

@@ -121,7 +121,6 @@ class GuestNode:
             )
 
     def restart(self) -> None:
-        """See Ground."""
         self.ground.restart()
 
     # ---- what is

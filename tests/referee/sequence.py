@@ -95,7 +95,6 @@ class Resources(Part):
         return {"requests": both, "limits": both, "sidecar": given.get("sidecar", False)}
 
     def body(self) -> dict[str, dict[str, str]]:
-        """As a manifest has it."""
         parts = {"requests": dict(self.requests), "limits": dict(self.limits)}
         return {key: value for key, value in parts.items() if value}
 
@@ -154,7 +153,6 @@ class Step(Part):
 
     @property
     def act(self) -> str:
-        """In two words, for messages."""
         return " ".join(
             f"{key} {value}" for key in ("create", "delete", "finish", "restart") if (value := getattr(self, key))
         )

@@ -45,7 +45,6 @@ class Released:
         return replace(self.plan, folder=folder)
 
     def blob(self, digest: str) -> Path:
-        """The registry's file of a digest."""
         return next(self.disk.rglob(digest.removeprefix("sha256:")))
 
 

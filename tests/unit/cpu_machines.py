@@ -102,7 +102,6 @@ class Node:
 
     @property
     def shared(self) -> str:
-        """The shared pool."""
         return str(self.ledger.cpus.shared)
 
     def admit(self, pod: Pod, nodes: Sequence[int] | None = None) -> dict[str, str] | Refusal:
@@ -123,7 +122,6 @@ class Node:
         return {name: str(held) for name, held in self.ledger.cpus.assigned.get(pod.uid, {}).items()}
 
     def release(self, uid: str, container: str | None = None) -> None:
-        """The pod, or one of its containers, ends."""
         self.ledger = self.provider.release(self.ledger, uid, container)
 
     def free(self, text: str) -> None:

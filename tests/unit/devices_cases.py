@@ -58,7 +58,6 @@ class Rack:
         return shown(self.answer(of, name), self.positions)
 
     def answer(self, of: Pod, name: str = "c") -> Answer:
-        """The same, as the merge gets it."""
         if not name:
             return self.provider.pod_hints(self.ledger, of)
         found = next(each for each in of.containers if each.name == name)
@@ -75,7 +74,6 @@ class Rack:
         return refusal.message if refusal else self.held(of, name, resource)
 
     def held(self, of: Pod, name: str = "c", resource: str = GPU) -> str:
-        """What a container has."""
         return " ".join(self.ledger.devices.held.get(of.uid, {}).get(name, {}).get(resource, ()))
 
 

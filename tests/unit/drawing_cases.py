@@ -120,14 +120,12 @@ class Rect:
     what: str = ""
 
     def inside(self, other: Rect, slack: float = 0.1) -> bool:
-        """Whether it lies in another, hairs aside."""
         return (
             self.x >= other.x - slack and self.y >= other.y - slack
             and self.x + self.w <= other.x + other.w + slack and self.y + self.h <= other.y + other.h + slack
         )  # fmt: skip
 
     def overlaps(self, other: Rect, slack: float = 0.1) -> bool:
-        """Whether both share more than hairs."""
         return (
             self.x + self.w > other.x + slack and other.x + other.w > self.x + slack
             and self.y + self.h > other.y + slack and other.y + other.h > self.y + slack
@@ -143,7 +141,6 @@ class Group:
     inner: list[Group]
 
     def every(self) -> Iterator[Group]:
-        """It and all inside."""
         yield self
         for group in self.inner:
             yield from group.every()

@@ -133,7 +133,6 @@ class Desk:
         return of
 
     def allocate_pod(self, of: Pod, affinity: Hint) -> Refusal | None:
-        """Allocate a pod with pod-level resources."""
         taken = self.provider.allocate_pod(self.ledger, of, affinity)
         if isinstance(taken, Refusal):
             return taken
@@ -141,11 +140,9 @@ class Desk:
         return None
 
     def release(self, of: Pod, name: str | None = None) -> None:
-        """Give a container's or the pod's memory back."""
         self.ledger = self.provider.release(self.ledger, of.uid, name)
 
     def blocks(self, of: Pod, name: str) -> tuple[Block, ...] | None:
-        """What a container holds."""
         return self.ledger.memory.blocks.get(of.uid, {}).get(name)
 
     def held(self, of: Pod, name: str) -> dict[str, tuple[int, str]] | None:
@@ -154,11 +151,9 @@ class Desk:
         return None if blocks is None else {each.resource: (each.size, str(each.nodes)) for each in blocks}
 
     def free(self, resource: str = "memory") -> list[int]:
-        """Free bytes by node."""
         return [book.free(resource) for book in self.ledger.memory.nodes]
 
     def reserved_bytes(self, resource: str = "memory") -> list[int]:
-        """Granted bytes by node."""
         return [book.reserved[resource] for book in self.ledger.memory.nodes]
 
     def groups(self) -> list[tuple[int, str]]:
