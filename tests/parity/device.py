@@ -92,6 +92,7 @@ class DeviceScenario(Scenario):
             }
         }
 
-    def restart(self) -> None:
+    def restart(self) -> Json:
         """The kubelet forgets what may be reused; plugins register again before anything else happens."""
         self.ledger = replace(self.ledger, devices=replace(self.ledger.devices, reusable=None))
+        return {}

@@ -81,9 +81,10 @@ class MemoryScenario(Scenario):
             for book in self.ledger.memory.nodes
         ]
 
-    def restart(self) -> None:
+    def restart(self) -> Json:
         """The kubelet forgets what may be reused; ours never refuses its own books."""
         self.ledger = replace(self.ledger, memory=replace(self.ledger.memory, reusable=None))
+        return {}
 
 
 def wrong_books(ledger: Ledger) -> list[str]:

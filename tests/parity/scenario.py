@@ -1,4 +1,4 @@
-"""The steps that the families memory and device share: pods come, are admitted again, and go; one manager alone."""
+"""The steps of the families of one manager alone: pods come, are admitted again, and go."""
 
 from __future__ import annotations
 
@@ -44,11 +44,13 @@ class Scenario:
         self.check: Callable[[], None] = lambda: None
 
     def run(self, steps: list[Json]) -> list[Json]:
-        """All steps with the state after each."""
+        """All steps with the state after each; a restart that fails is the last."""
         results = []
         for step in steps:
             results.append({**self.step(step), "state": self.state()})
             self.check()
+            if "restart_error" in results[-1]:
+                break
         return results
 
     def step(self, step: Json) -> Json:
@@ -67,7 +69,7 @@ class Scenario:
         elif step["op"] == "remove_container":
             self.ledger = self.provider.release(self.ledger, step["uid"], step["container"])
         else:
-            self.restart()
+            return self.restart()
         return {}
 
     def admit(self, step: Json, pod: Pod) -> Json:
@@ -134,8 +136,8 @@ class Scenario:
     def state(self) -> object:
         raise NotImplementedError
 
-    def restart(self) -> None:
-        """The kubelet starts again over its stored state."""
+    def restart(self) -> Json:
+        """The kubelet starts again over its stored state; what it says of it."""
         raise NotImplementedError
 
 
