@@ -15,6 +15,7 @@ import yaml
 
 from tests.cluster.control_plane import ApiError, ControlPlane
 from tests.cluster.objects import Object, namespace, node, pod
+from tests.patience import until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SYSTEM = "numalign-system"
@@ -60,10 +61,12 @@ class Stolen:
 
     def _in_force(self, path: str) -> None:
         """The server takes a moment to compile a new policy."""
-        deadline = time.monotonic() + 60
-        while not self.refusal("PATCH", path, {"metadata": {"labels": {"x": str(time.monotonic_ns())}}}).policy:
-            assert time.monotonic() < deadline, "the policy is not in force"
-            time.sleep(0.2)
+
+        def refused() -> bool:
+            labels = {"x": str(time.monotonic_ns())}
+            return self.refusal("PATCH", path, {"metadata": {"labels": labels}}).policy
+
+        until(refused, "the policy to be in force", pause=0.2)
 
     def path(self, name: str = "", space: str = "") -> str:
         return f"/api/v1/namespaces/{space or self.space}/pods/{name}".rstrip("/")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,11 @@ from agent.kube.pod_report import CONDITION, PodReport, carried
 from agent.kube.publishing.publisher import Notice, Publisher, Regarding
 from tests import patience
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.nodes import wait
 from tests.cluster.objects import account, bind, cluster_role, node, pod, rule
 
 pytestmark = pytest.mark.cluster
 Counted = list[tuple[str, int]]
-
-
-def wait(condition: Callable[[], object], seconds: float = patience.PATIENCE, what: str = "") -> None:
-    """Poll until true."""
-    patience.until(condition, what, within=seconds)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from agent.kube.access import ApiAccess
 from agent.kube.watch.handlers import PodSource, Raw
 from tests import patience
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.nodes import wait
 from tests.cluster.objects import account, bind, cluster_role, node, pod, rule
 from tests.patience import PATIENCE
 
@@ -48,11 +49,6 @@ class Recorder:
 
     def source_failed(self, why: str) -> None:
         self.failures.append(why)
-
-
-def wait(condition: Callable[[], object], seconds: float = patience.PATIENCE, what: str = "") -> None:
-    """Poll until true."""
-    patience.until(condition, what, within=seconds)
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from tests.lab.needs import LabError, PromiseError
 from tests.lab.node import KIND, STATIC, Node
 from tests.lab.places import ROOT, RUN
 from tests.lab.plane import Plane
+from tests.patience import until
 from tools import image
 
 RELEASE, NAMESPACE = "numalign", "numalign-system"
@@ -88,13 +89,11 @@ def configure(node: Node, words: Mapping[str, Any], seconds: float = READY) -> N
     where = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}"
     node.plane.call("PATCH", where, patch, kind="application/merge-patch+json")
     file = f"/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~configmap/config/config.yaml"
-    deadline = time.monotonic() + seconds
-    while yaml.safe_load(node.get(file)) != asked:
-        if time.monotonic() > deadline:
-            raise PromiseError(
-                f"the agent of {node.name} does not get its new file; it has\n{node.get(file).decode()}"
-            )
-        time.sleep(0.5)
+    until(
+        lambda: yaml.safe_load(node.get(file)) == asked,
+        lambda: f"the new file of the agent of {node.name}; it has\n{node.get(file).decode()}",
+        within=seconds, pause=0.5, fault=PromiseError,
+    )  # fmt: skip
     time.sleep(FOLLOWS)
 
 
@@ -127,14 +126,16 @@ def pod_of(node: Node) -> dict[str, Any] | None:
 
 def wait_ready(node: Node, seconds: float = READY) -> None:
     """Wait until the agent of a node is Ready; raises PromiseError with what it says."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+
+    def ready() -> bool:
         pod = pod_of(node)
         conditions = pod["status"].get("conditions", []) if pod else []
-        if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
-            return
-        time.sleep(0.5)
-    raise PromiseError(f"the agent of {node.name} is not Ready after {seconds:.0f} s; it says\n{log(node)}")
+        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+    until(
+        ready, lambda: f"the agent of {node.name} to be Ready for {seconds:.0f} s; it says\n{log(node)}",
+        within=seconds, pause=0.5, fault=PromiseError,
+    )  # fmt: skip
 
 
 def log(node: Node, lines: int = 40) -> str:

@@ -6,7 +6,6 @@ The lab's own release makes room for it, and comes back at the end.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from tests.lab import agent
 from tests.lab.cluster import Lab
 from tests.lab.node import Node
+from tests.patience import until
 from tools.chart import rendering
 
 NAME, NAMESPACE, FULL = "chart", "chart-system", "chart-numalign"
@@ -93,10 +93,7 @@ def instead(lab: Lab) -> Iterator[Helm]:
 
 def wait(condition: Callable[[], object], what: str, seconds: float = 120) -> None:
     """Poll until true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.5)
+    until(condition, what, within=seconds, pause=0.5)
 
 
 def sets(helm: Helm) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -16,6 +15,7 @@ from tests.lab.needs import LabError
 from tests.lab.node import Node
 from tests.lab.pods import Object
 from tests.lab.reading import Sets
+from tests.patience import until
 
 API = "/apis/resource.k8s.io/v1"
 CLAIMS = f"{API}/namespaces/default/resourceclaims"
@@ -195,12 +195,11 @@ class Desk:
         self._until(away, f"the end of {path}")
 
     def _until(self, what: Callable[[], bool], text: str) -> None:
-        deadline = time.monotonic() + SOON
-        while not what():
-            if time.monotonic() > deadline:
-                words = "\n".join(self.words(node) for node in self.nodes)
-                raise LabError(f"waited {SOON:.0f} s in vain for {text}; the drivers say\n{words[-3000:]}")
-            time.sleep(0.3)
+        def told() -> str:
+            words = "\n".join(self.words(node) for node in self.nodes)
+            return f"{text}; the drivers say\n{words[-3000:]}"
+
+        until(what, told, within=SOON, pause=0.3, fault=LabError)
 
 
 def gates(minor: int) -> dict[str, bool]:

@@ -18,6 +18,7 @@ from tests.lab.needs import LabError
 from tests.lab.places import RUN
 from tests.lab.plane import SERVICE, Plane, in_base64, kubeconfig
 from tests.lab.shapes import MACHINES
+from tests.patience import until
 from tests.peers import kubelets
 
 KIND = "numalign.lab/kind"
@@ -196,12 +197,12 @@ class Node:
 
     def wait_serving(self, seconds: float = READY) -> None:
         """Wait until the kubelet that was just started admits pods: its state file is written, it answers."""
-        deadline = time.monotonic() + seconds
         serves = "ss -Hltn sport = :10250 | grep -q . && test -s /var/lib/kubelet/cpu_manager_state"
-        while self.guest.execute(serves)[0]:
-            if time.monotonic() > deadline:
-                raise LabError(f"the kubelet of {self.name} does not serve; it says\n{self.journal('kubelet', 15)}")
-            time.sleep(0.5)
+        until(
+            lambda: not self.guest.execute(serves)[0],
+            lambda: f"the kubelet of {self.name} to serve; it says\n{self.journal('kubelet', 15)}",
+            within=seconds, pause=0.5, fault=LabError,
+        )  # fmt: skip
         self.wait_ready()
 
     # ---- faults and repairs

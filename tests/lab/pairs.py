@@ -22,6 +22,7 @@ from tests.lab.pods import pod
 from tests.lab.sampling import Sampler
 from tests.lab.stage import LOGS, DisagreementError, Stage
 from tests.lab.sweeps import strayed
+from tests.patience import until
 
 SLOW, QUICK = 12.0, 0.4
 """Seconds for which the API server stands still, and between two such times."""
@@ -236,16 +237,10 @@ def _has_three(body: dict[str, object]) -> bool:
 def resize_followed(stage: Stage) -> None:
     """There is room again: the pod holds three CPUs without a restart of anything, and is deleted."""
     stage.node.run(f"rm -f {STATE}/filler")
-    deadline = time.monotonic() + 120
-    while True:
-        held = stage.held("grows", stage.agreed())
-        if len(held) == 3:
-            break
-        if time.monotonic() > deadline:
-            raise DisagreementError(
-                f"the resize is not followed: grows holds CPUs {held}\n" + "\n".join(stage.words(20))
-            )
-        time.sleep(1)
+    until(
+        lambda: len(stage.held("grows", stage.agreed())) == 3,
+        lambda: "three CPUs of grows\n" + "\n".join(stage.words(20)), within=120, pause=1, fault=DisagreementError,
+    )  # fmt: skip
     stage.lab.delete("grows")
 
 
@@ -300,11 +295,10 @@ def clock_right(stage: Stage) -> None:
     clock(0)(stage)
     agent.restart(stage.node)
     agent.wait_ready(stage.node)
-    deadline = time.monotonic() + agent.READY
-    while len(stage.node.run(f"ls -d {LOGS}").split()) > 1:
-        if time.monotonic() > deadline:
-            raise PromiseError("the logs of the agent's pod before are still there")
-        time.sleep(1)
+    until(
+        lambda: len(stage.node.run(f"ls -d {LOGS}").split()) <= 1, "the end of the logs of the agent's pod before",
+        within=agent.READY, pause=1, fault=PromiseError,
+    )  # fmt: skip
 
 
 def older(stage: Stage) -> None:

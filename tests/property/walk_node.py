@@ -34,6 +34,7 @@ from agent.model.machine import Machine
 from agent.model.pod import Qos
 from agent.model.rules import OnMisalignment, Policy
 from tests.flow.world import MemoryStore, World
+from tests.patience import PATIENCE, until
 from tests.property.walk_judge import Cpus, Judge, Scene, Spot
 
 LAYOUTS = {
@@ -43,7 +44,6 @@ LAYOUTS = {
     "kind": Layout(driver=CgroupDriver.CGROUPFS, root=("kubelet",)),
 }
 """Cgroups as nodes have them."""
-PATIENCE = 30.0
 ANSWERED = 5.0
 """Seconds of a loaded machine in which a question of the runtime is answered, whatever hangs; alone it has 0.2."""
 ENDED = ("Succeeded", "Failed")
@@ -264,11 +264,11 @@ class Node:
             self.stream = []
         if not self.able:
             return
-        self._until(lambda: self.intake.waiting == 0, "the intake does not end")
+        until(lambda: self.intake.waiting == 0, "the intake", pause=0.0005)
         if self.busy.go.is_set():
             marks = self.busy.marks
             self.decisions.container_gone("mark")
-            self._until(lambda: self.busy.marks > marks, "news of the runtime are not taken in")
+            until(lambda: self.busy.marks > marks, "news of the runtime", pause=0.0005)
         before = None
         for _ in range(4):
             if before == self.engine.ledger:
@@ -276,13 +276,6 @@ class Node:
             before = self.engine.ledger
             self.engine.reconcile()
         self._enter(self.engine.ledger)
-
-    def _until(self, true: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not true():
-            if time.monotonic() > deadline:
-                raise AssertionError(what)
-            time.sleep(0.0005)
 
     # ---- the API server and its watch
 

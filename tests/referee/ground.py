@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from tests import peers
+from tests import patience, peers
 from tests.lab import agent
 from tests.lab.cluster import Lab, Object
 from tests.lab.needs import LabError, PromiseError
@@ -34,11 +34,7 @@ def wait(
     what: str, until: Callable[[], object], seconds: float, fault: type[PromiseError | LabError] = PromiseError
 ) -> None:
     """Wait until something is true. Raises `fault`: what numalign has nothing to do with is the lab's own."""
-    deadline = time.monotonic() + seconds
-    while not until():
-        if time.monotonic() > deadline:
-            raise fault(f"waited {seconds:.0f} s in vain until {what}")
-        time.sleep(PATIENCE)
+    patience.until(until, f"{what}, for {seconds:.0f} s", within=seconds, pause=PATIENCE, fault=fault)
 
 
 @dataclass
