@@ -3,21 +3,76 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import click
 
 from tests.kubeletconfig import page as pages
 from tests.kubeletconfig import recorded
-from tests.kubeletconfig.asking import alike, compared, kubelet, smallest
-from tests.kubeletconfig.choosing import asked_of_all, chosen
-from tests.kubeletconfig.compare import Difference
+from tests.kubeletconfig.asking import Kubelet, alike, compared, kubelet, pattern, smallest
+from tests.kubeletconfig.compare import NOT_ASKED, Difference
 from tests.kubeletconfig.grammar import File, Grammar
 from tests.kubeletconfig.intended import TABLE, meant
 from tests.kubeletconfig.machines import MACHINES
+from tests.kubeletconfig.recorded import Recorded
 from tests.kubeletconfig.singles import singles
 from tests.peers import PeerMissingError, decoders, kubelets
+
+TWICE = 2
+
+
+def asked_of_all(files: Iterable[File]) -> Iterator[Recorded]:
+    """Every kubelet's answer to each file."""
+    with ExitStack() as stack:
+        asked = [stack.enter_context(kubelet(minor)) for minor in kubelets.RELEASES]
+        for file in dict.fromkeys(files):
+            yield _asked(asked, file)
+
+
+def chosen(count: int, seed: int) -> Iterator[Recorded]:
+    """Every kubelet's answer to single values and to files of the grammar, where it is of a kind that is new.
+
+    Args:
+        count: files of the grammar to choose from.
+        seed: of the grammar.
+    """
+    with ExitStack() as stack:
+        asked = [stack.enter_context(kubelet(minor)) for minor in kubelets.RELEASES]
+        known = [decoders.gates(minor) for minor in kubelets.RELEASES]
+        free = {name: spec for name, spec in known[0].items() if all(_free(gates.get(name)) for gates in known)}
+        grammar, kinds = Grammar(seed, free), Counter[tuple[Any, ...]]()
+        for file in chain(singles(), (grammar.file() for _ in range(count))):
+            found = _asked(asked, file)
+            kind = tuple(_kind(found, minor) for minor in found.answers)
+            kinds[kind] += 1
+            if kinds[kind] <= TWICE and len(found.answers) == len(asked):
+                yield found
+
+
+def _free(spec: Mapping[str, Any] | None) -> bool:
+    return spec is not None and not spec["locked"]
+
+
+def _asked(kubelets_asked: list[Kubelet], file: File) -> Recorded:
+    answers = {each.minor: each.answer(file) for each in kubelets_asked}
+    return Recorded(file, {minor: told for minor, told in answers.items() if told.get("stage") != NOT_ASKED})
+
+
+def _kind(found: Recorded, minor: int) -> tuple[Any, ...]:
+    told = found.answers[minor]
+    differences = compared(lambda _: dict(told), minor, found.file)
+    return (
+        told["accepted"],
+        told.get("stage"),
+        pattern(told.get("error", "")),
+        *((each.mode, each.what) for each in differences),
+    )
+
 
 FILES = Path(__file__).parent / "files"
 MINORS = click.option("--minor", "minors", type=int, multiple=True, help="34, 35 ...; every supported one without.")

@@ -23,7 +23,7 @@ SERVER, KUBELET = 7000, 10250
 ATTEMPTS, BOOT, STILL = 3, 300.0, 150.0
 """Seconds until a guest must answer; seconds without a word on its console after which it is started again."""
 THREAD = os.environ.get("NUMALIGN_LAB_TCG")
-"""multi: a thread per emulated processor; now and then one stands still (see `watch`). single: never, and slower.
+"""multi: a thread per emulated processor; now and then one stands still (`Watch`). single: never, and slower.
 
 Without it Linux 7 gets one thread, since with many QEMU 7.2 ends it within seconds, and any other kernel many.
 """
