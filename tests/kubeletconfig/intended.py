@@ -13,8 +13,9 @@ from tests.kubeletconfig.grammar import File
 from tests.kubeletconfig.machines import FIRST
 from tests.kubeletconfig.values import OTHER
 from tests.kubeletconfig.written import HEAD
+from tests.peers import kubelets
 
-EVERY = (34, 35, 36, 37)
+EVERY = tuple(kubelets.RELEASES)
 BOTH = ("fixed", "kubelet")
 
 
@@ -298,13 +299,13 @@ TABLE: tuple[Intended, ...] = (
     ),
     Intended(
         'cpuManagerPolicy: static\nkubeReserved: {cpu: "1.0004"}',
-        "Reserved CPUs are rounded up, as by kubelets up to 1.36. Kubelet 1.37 rounds to thousandths first.",
+        "Reserved CPUs are rounded up, as by kubelets up to 1.36. Later ones round to thousandths first.",
         kubelet="",
         numalign="",
         what="reservedCPUs",
         text=r"\.[0-9]{4}|[0-9][un]\b|\.[0-9]+m\b",
         modes=_FIXED,
-        minors=(37,),
+        minors=(37, 38),
     ),
 )
 

@@ -37,7 +37,8 @@ count only where the file sets their key, since the defaults differ ([settings](
 only feature gates that the kubelet knows and lets be set: the program asks about no other file.
 
 Each example follows the lines `apiVersion: kubelet.config.k8s.io/v1beta1` and `kind: KubeletConfiguration`, except
-where it has its own. Where no machine is named, it is this one:
+where it has its own. Recorded are the answers of kubelets 1.{oldest} to 1.{newest}. Where no machine is named, it is
+this one:
 
     {first}
 """
@@ -51,7 +52,8 @@ _SECTIONS = (
 def page() -> str:
     """The page as it should be."""
     kubelets = {each.file: each.answers for each in recorded.read()}
-    parts = [_HEAD.format(first=MACHINES[FIRST])]
+    minors = {minor for answers in kubelets.values() for minor in answers}
+    parts = [_HEAD.format(first=MACHINES[FIRST], oldest=min(minors), newest=max(minors))]
     for number, (title, columns) in enumerate(_SECTIONS):
         rows = [_row(each, number, kubelets) for each in TABLE if _section(each) == number]
         parts.append("\n".join([f"## {title}", "", f"| {columns} |", "|---" * (columns.count("|") + 1) + "|", *rows]))
@@ -65,7 +67,8 @@ def _section(row: Intended) -> int:
 
 
 def _row(row: Intended, section: int, kubelets: Mapping[File, Mapping[int, Mapping[str, Any]]]) -> str:
-    theirs = kubelets[row.file()][row.minors[-1]]
+    known = kubelets[row.file()]
+    theirs = known[max(known.keys() & row.minors)]
     lines = "<br>".join(f"`{line}`" for line in row.example.splitlines())
     where = "" if row.machine == FIRST else f"<br>on {MACHINES[row.machine]}"
     cells = [lines + where]

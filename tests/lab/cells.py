@@ -6,7 +6,7 @@
     python -m tests.lab.cells --write           the page (deploy/docs/support.md) from what ran (cells.json)
 
 Each pair of two factors' values that can exist stands in a cell, in as few cells as can be and one more. The control
-plane of all of them is of the newest minor.
+plane of all of them is of the newest minor that is released. A beta's cells stand beside, with a control plane of it.
 """
 
 from __future__ import annotations
@@ -84,6 +84,11 @@ class Cell:
         return "-".join((f"1.{self.minor}", f"v{self.cgroups}", self.driver, *more))
 
     @property
+    def plane(self) -> str:
+        """How the version of its control plane begins."""
+        return f"1.{kubelets.plane(self.minor)}."
+
+    @property
     def begins(self) -> Mapping[str, str]:
         """How the versions of its runtime and its kernel begin, as its nodes tell them."""
         version = CONTAINERDS.get(self.runtime, "").removeprefix("v")
@@ -101,7 +106,8 @@ class Cell:
 
 
 FACTORS: Mapping[str, tuple[int | str, ...]] = {
-    "minor": tuple(RELEASES), "cgroups": (1, 2), "driver": ("systemd", "cgroupfs"),
+    "minor": tuple(each for each in RELEASES if kubelets.NEWEST - kubelets.OLDER <= each <= kubelets.NEWEST),
+    "cgroups": (1, 2), "driver": ("systemd", "cgroupfs"),
     "runtime": tuple(RUNTIMES), "linux": tuple(each for each in LINUX if each not in BACKPORTED),
 }  # fmt: skip
 IMPOSSIBLE = {"cgroups": 1, "linux": "6.12"}
@@ -113,11 +119,12 @@ CELLS = (
     Cell(37, 2, "systemd"), Cell(37, 1, "systemd", "crio"), Cell(37, 2, "cgroupfs", linux="6.12"),
 )  # fmt: skip
 """Two of each minor cover all pairs but v2 with the older Linux. The lab's own system has the newest minor, too."""
-BESIDE = (Cell(37, 2, "systemd", "containerd-2.3"), Cell(37, 2, "systemd", linux="7"))
-"""Further ones, which stand in no pair: containerd's LTS, and Linux 7."""
+BESIDE = (
+    Cell(37, 2, "systemd", "containerd-2.3"), Cell(37, 2, "systemd", linux="7"),
+    Cell(38, 2, "systemd"), Cell(38, 2, "systemd", "containerd-2.3"),
+)  # fmt: skip
+"""Further ones, which stand in no pair: containerd's LTS, Linux 7, and a beta of Kubernetes with both containerds."""
 BY_NAME = {each.name: each for each in (*CELLS, *BESIDE)}
-PLANE = f"1.{kubelets.NEWEST}."
-"""How the version of the control plane begins."""
 ARM = "arm"
 """What is kept of the guest of 64-bit ARM (`tests.arm`)."""
 
@@ -125,7 +132,7 @@ ARM = "arm"
 def building(cell: Cell) -> float:
     """Minutes for what a cell needs and this machine does not keep."""
     system = not root_place(cell.linux, cell.runtime).exists()
-    minors = {kubelets.NEWEST, cell.minor} - {kubelets.OWN}
+    minors = {kubelets.plane(cell.minor), cell.minor} - {kubelets.OWN}
     programs = sum(not kubelets.place(each).exists() for each in minors)
     crio = cell.runtime == "crio" and not all(each.exists() for each in crio_places().values())
     return SYSTEM_MINUTES * system + KUBELET_MINUTES * programs + CRIO_MINUTES * crio
@@ -185,7 +192,7 @@ def unlike(cell: Cell, found: Mapping[str, str]) -> str:
         found: of `versions`.
     """
     wanted = {
-        "control plane": PLANE,
+        "control plane": cell.plane,
         "kubelet": f"1.{cell.minor}.",
         **cell.begins,
     }
@@ -196,11 +203,11 @@ def unlike(cell: Cell, found: Mapping[str, str]) -> str:
 def read() -> dict[str, Any]:
     """What is known of the cells; one that ran beside a control plane of another minor is not known."""
     found: dict[str, Any] = json.loads(RESULTS.read_text())
-    return {name: each for name, each in found.items() if name == ARM or _beside_the_newest(each)}
+    return {name: each for name, each in found.items() if name == ARM or _of_today(BY_NAME.get(name), each)}
 
 
-def _beside_the_newest(result: Mapping[str, Any]) -> bool:
-    return str(result["versions"].get("control plane", "")).startswith(PLANE)
+def _of_today(cell: Cell | None, result: Mapping[str, Any]) -> bool:
+    return cell is not None and str(result["versions"].get("control plane", "")).startswith(cell.plane)
 
 
 def due(known: Mapping[str, Any], now: str) -> list[Cell]:
@@ -231,9 +238,13 @@ def page(known: Mapping[str, Any]) -> str:
 
 Each row is a cluster of two emulated machines, each with four NUMA nodes. On one machine the kubelet pins. On the
 other numalign pins, with `compatibility: kubelet`. The tests send the same pods to both machines. Both machines must
-give these pods the same CPUs and memory. The control plane is of the newest minor: Kubernetes supports kubelets that
-are up to three minors older. Other tests compare the decisions of the kubelets of all four minors without a cluster
-([parity](dev/kubelet-rules.md)).
+give these pods the same CPUs and memory. The control plane is of the newest minor that is released: Kubernetes
+supports kubelets that are up to three minors older. A beta's kubelet has a control plane of that beta. Other tests
+compare the decisions of the kubelets of all five minors without a cluster ([parity](dev/kubelet-rules.md)).
+
+Kubernetes maintains a minor for 14 months. 1.34 left that window on 27 October 2026. Nothing is taken away:
+`compatibility: kubelet-1.34` stays exact, and `kubelet` on a node of 1.34 answers as that kubelet. Its rows stay
+until 1.38 is released: a control plane of 1.38 supports kubelets from 1.35 on.
 
 {table(known)}
 

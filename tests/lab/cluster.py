@@ -34,8 +34,9 @@ def plans() -> dict[str, Plan]:
 
 
 def components() -> Path:
-    """The program of this lab's control plane: of the newest minor where its nodes are a cell's."""
-    return kubelets.program(kubelets.NEWEST if os.environ.get(CELL) else kubelets.OWN)
+    """The program of this lab's control plane: of the newest minor or, beside a cell of a beta, of that beta."""
+    name = os.environ.get(CELL)
+    return kubelets.program(kubelets.plane(cells.BY_NAME[name].minor) if name else kubelets.OWN)
 
 
 class Lab(Pods):

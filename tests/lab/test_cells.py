@@ -23,7 +23,7 @@ from tests.peers import kubelets, tools
 from tests.peers.kubelets import RELEASES
 
 UNRELEASED = Minor.V1_38
-"""Kubernetes 1.38 is a beta: its nodes join the lab with its release."""
+"""Kubernetes 1.38 is a beta: its cells stand beside the others until its release."""
 
 
 def test_each_pair_of_two_factors_stands_in_a_cell() -> None:
@@ -36,8 +36,20 @@ def test_each_pair_of_two_factors_stands_in_a_cell() -> None:
         never = {(IMPOSSIBLE.get(one), IMPOSSIBLE.get(other))}
         assert there == set(product(FACTORS[one], FACTORS[other])) - never
     assert len(BY_NAME) == len(CELLS) + len(BESIDE)
-    assert len(CELLS) <= 2 * len(RELEASES) + 1 + 1
-    assert FACTORS["minor"] == tuple(RELEASES) == tuple(each for each in Minor if each is not UNRELEASED)
+    assert len(CELLS) <= 2 * len(FACTORS["minor"]) + 1 + 1
+    assert tuple(RELEASES) == tuple(Minor)
+    assert FACTORS["minor"] == tuple(each for each in Minor if each is not UNRELEASED)
+
+
+def test_a_beta_has_its_own_control_plane() -> None:
+    """No kubelet is newer than its control plane, none more than three minors older, and no other cell has a beta."""
+    beta = {each for each in (*CELLS, *BESIDE) if each.minor == UNRELEASED}
+    assert {each.name for each in beta} == {"1.38-v2-systemd", "1.38-v2-systemd-containerd-2.3"}
+    assert {each.plane for each in beta} == {"1.38."}
+    assert {each.plane for each in (*CELLS, *BESIDE) if each not in beta} == {"1.37."}
+    assert all(each.minor >= kubelets.NEWEST - kubelets.OLDER for each in (*CELLS, *BESIDE))
+    assert kubelets.place(UNRELEASED).name.startswith("kube-v1.38")
+    assert kubelets.place(36 - 1).name.startswith("kubelet-v1.35")
 
 
 def test_a_cell_names_the_nodes_of_its_lab(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,19 +173,21 @@ go 1.24.0
 require (
     github.com/spf13/cobra v1.9.1
     k8s.io/api v0.0.0
+    sigs.k8s.io/structured-merge-diff/v7 v7.0.1
 )
 replace k8s.io/api => ./staging/src/k8s.io/api
 """
 
 
 def test_a_kubelet_has_the_modules_of_its_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the release asks for, and its own version of what lies beside it."""
+    """What the release asks for, its own version of what lies beside it, and another of what is not served."""
     (tmp_path / "go.mod").write_text(GO_MOD)
     monkeypatch.setattr(tools, "module", lambda *_: tmp_path)
     programs.need("go")
     made = kubelets.module_of("v1.34.4")
     for line in (
         "go 1.24.0", "\tk8s.io/kubernetes v1.34.4", "\tgithub.com/spf13/cobra v1.9.1", "\tk8s.io/api v0.34.4",
-        "\tk8s.io/api => k8s.io/api v0.34.4",
+        "\tk8s.io/api => k8s.io/api v0.34.4", "\tsigs.k8s.io/structured-merge-diff/v7 v7.0.1",
+        "\tsigs.k8s.io/structured-merge-diff/v7 => sigs.k8s.io/structured-merge-diff/v7 v7.0.0",
     ):  # fmt: skip
         assert line in made.splitlines()

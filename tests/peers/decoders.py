@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.peers import CACHE, HERE, PeerMissingError, compiled, kubelets, locked, tools
+from tests.peers import CACHE, HERE, PeerMissingError, compiled, go, kubelets, locked, tools
 
 SOURCE = HERE / "kubeletconfig"
 CUT = {
@@ -56,7 +56,7 @@ def decoder(minor: int) -> Path:
                 (folder / "go.mod").write_text(kubelets.module_of(version))
                 part = target.with_suffix(f".{os.getpid()}")
                 options = ("-buildvcs=false", "-mod=mod", "-ldflags=-s -w", "-tags", f"kubelet{minor}", "-o", part)
-                compiled(f"the decoder of kubelet {version}", "build", *options, ".", cwd=folder)
+                compiled(f"the decoder of kubelet {version}", "build", *options, ".", cwd=folder, **go.AS_ASKED)
                 part.rename(target)
     return target
 

@@ -13,6 +13,8 @@ OWN = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "numali
 VERSION = "1.26.6"
 OLDEST = 1, 26
 """What the peers' go.mod demand."""
+AS_ASKED = {"GOTOOLCHAIN": "auto"}
+"""Of a release that asks for a newer Go: that one comes from the module proxy."""
 
 
 def find() -> str | None:

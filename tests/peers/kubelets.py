@@ -22,12 +22,20 @@ from tests.peers import CACHE, HERE, KUBERNETES, PeerMissingError, compiled, go,
 
 OWN = int(KUBERNETES.split(".")[1])
 """The minor of the lab's own control plane, whose kubelet is a part of the same program (`tests.peers.kube`)."""
-RELEASES = {34: "v1.34.4", 35: "v1.35.4", OWN: KUBERNETES, 37: "v1.37.2"}
-NEWEST = max(RELEASES)
-"""Of the control plane of cells: a kubelet may be three minors older, and none newer."""
+RELEASES = {34: "v1.34.4", 35: "v1.35.4", OWN: KUBERNETES, 37: "v1.37.2", 38: "v1.38.0-beta.0"}
+NEWEST = max(minor for minor, version in RELEASES.items() if "-" not in version)
+"""The newest minor that is released, of the control plane of cells: a kubelet may be OLDER minors older."""
+OLDER = 3
 MODULE = "k8s.io/kubernetes"
+SERVED = {"sigs.k8s.io/structured-merge-diff/v7": {"v7.0.1": "v7.0.0"}}
+"""Modules that the proxy does not serve in the version that a release asks for, and the one in its place."""
 STAGED = "./staging/"
 KUBELET, ALL = HERE / "kubelet" / "main.go", HERE / "kube" / "main.go"
+
+
+def plane(minor: int) -> int:
+    """The minor of the control plane beside a kubelet: of a beta, its own."""
+    return max(NEWEST, minor)
 
 
 def program(minor: int) -> Path:
@@ -48,13 +56,13 @@ def program(minor: int) -> Path:
                 named = "k8s.io/component-base/version"
                 flags = f"-s -w -X {named}.gitVersion={version} -X {named}.gitMajor=1 -X {named}.gitMinor={minor}"
                 options = ("-buildvcs=false", "-mod=mod", f"-ldflags={flags}", "-o", part)
-                compiled(f"{source.parent.name} {version}", "build", *options, ".", cwd=Path(folder))
+                compiled(f"{source.parent.name} {version}", "build", *options, ".", cwd=Path(folder), **go.AS_ASKED)
                 part.rename(target)
     return target
 
 
 def _source(minor: int) -> Path:
-    return ALL if minor == NEWEST else KUBELET
+    return ALL if minor == plane(minor) else KUBELET
 
 
 def place(minor: int) -> Path:
@@ -70,7 +78,9 @@ def module_of(version: str) -> str:
     beside = f"v0{version.removeprefix('v1')}"  # v1.34.4 of Kubernetes is v0.34.4 of the modules beside it
     asked = {each["Path"]: beside if each["Path"] in replaced else each["Version"] for each in found["Require"]}
     wanted = "".join(f"\t{path} {at}\n" for path, at in {MODULE: version, **asked}.items())
-    staged = "".join(f"\t{path} => {path} {beside}\n" for path in replaced)
+    instead = {path: SERVED[path][at] for path, at in asked.items() if at in SERVED.get(path, {})}
+    others = {**dict.fromkeys(replaced, beside), **instead}
+    staged = "".join(f"\t{path} => {path} {at}\n" for path, at in others.items())
     head = f"module numalign.io/tests/peers/release\n\ngo {found['Go']}\n"
     return f"{head}\nrequire (\n{wanted})\n\nreplace (\n{staged})\n"
 

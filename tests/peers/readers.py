@@ -24,6 +24,7 @@ VERSIONS = {
     Minor.V1_35: (MODULE, "v0.53.0"),
     Minor.V1_36: (MODULE, "v0.56.2"),
     Minor.V1_37: (f"{MODULE}/lib", "v0.60.5"),
+    Minor.V1_38: (f"{MODULE}/lib", "v0.60.6"),
 }
 """Of the releases of `tests.peers.kubelets`: what their go.mod names."""
 SOURCE = HERE / "cadvisor" / "main.go"

@@ -1,4 +1,4 @@
-//go:build kubelet37
+//go:build kubelet37 || kubelet38
 
 package main
 
