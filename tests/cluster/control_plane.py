@@ -8,6 +8,7 @@ speaks to the API as the cluster's admin. Everything lives in one folder.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -21,8 +22,9 @@ import urllib.error
 import urllib.request
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
+
+import yaml
 
 from tests.patience import until
 
@@ -178,19 +180,12 @@ class ControlPlane(Api):
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start_etcd(self) -> None:
-        """Start etcd; its data survive a restart within the test. fsync is off: nobody pulls the plug of a test."""
-        client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
-        self._start(
-            "etcd", "--data-dir", str(self.folder / "etcd-data"), "--unsafe-no-fsync", "--log-level=warn",
-            f"--listen-client-urls={client}", f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}",
-            f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
-        )  # fmt: skip
+        """Start etcd; its data survive a restart within the test."""
+        self._start("etcd", *etcd_flags(self.folder, self._etcd_port, self._peer_port))
 
     def etcd_written(self) -> int:
         """Bytes that etcd wrote to its log since it started."""
@@ -234,12 +229,7 @@ class ControlPlane(Api):
     @cached_property
     def kubeconfig(self) -> Path:
         file = self.folder / "kubeconfig"
-        where = {"server": self.server, "certificate-authority": str(self.ca)}
-        file.write_text(json.dumps({
-            "apiVersion": "v1", "kind": "Config", "current-context": "test",
-            "clusters": [{"name": "test", "cluster": where}], "users": [{"name": "test", "user": {"token": ADMIN}}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-        }))  # fmt: skip
+        file.write_text(kubeconfig(self.server, self.ca, {"token": ADMIN}))
         return file
 
     def _link(self, name: str) -> None:
@@ -279,6 +269,37 @@ class ControlPlane(Api):
                 log = (self.folder / "kube-apiserver.log").read_text()[-3000:]
                 raise AssertionError(f"kube-apiserver is not ready (exit {process.poll()}):\n{log}")
             time.sleep(0.2)
+
+
+def etcd_flags(folder: Path, port: int | str, peer_port: int | str) -> tuple[str, ...]:
+    """What etcd is started with, on loopback: fsync is off, since nobody pulls the plug of a test."""
+    client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
+    return (
+        "--data-dir", str(folder / "etcd-data"), "--unsafe-no-fsync", "--log-level=warn",
+        f"--listen-client-urls={client}", f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
+    )  # fmt: skip
+
+
+def kubeconfig(server: str, ca: Path, user: dict[str, str]) -> str:
+    """A kubeconfig with everything in it: no other file is needed.
+
+    Args:
+        server: the API server's address.
+        ca: of its certificate.
+        user: token, or client-certificate-data and client-key-data.
+    """
+    trust = {"server": server, "certificate-authority-data": in_base64(ca)}
+    return yaml.safe_dump({
+        "apiVersion": "v1", "kind": "Config", "current-context": "lab",
+        "clusters": [{"name": "lab", "cluster": trust}], "users": [{"name": "lab", "user": user}],
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
+    })  # fmt: skip
+
+
+def in_base64(path: Path) -> str:
+    """A file's bytes for a kubeconfig."""
+    return base64.b64encode(path.read_bytes()).decode()
 
 
 _PLURALS = {

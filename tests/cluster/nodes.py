@@ -16,7 +16,6 @@ import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import yaml
@@ -245,9 +244,7 @@ class Agent:
         self.address = str(self._find("serving metrics").get("address"))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         code = self.end()
         if kind is None:
             assert code == 0, self.words()

@@ -8,18 +8,15 @@ from __future__ import annotations
 import contextlib
 import copy
 import time
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from tests.cluster.control_plane import ApiError, ControlPlane
+from tests.cluster.nodes import DEPLOY, MERGE, SYSTEM
 from tests.cluster.objects import Object, namespace, node, pod
 from tests.patience import until
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
-SYSTEM = "numalign-system"
-MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
 POLICY = "ValidatingAdmissionPolicy 'numalign'"
 """In the text of every refusal that is the policy's."""
 SWITCHES = "eviction", "cleanup"

@@ -6,8 +6,9 @@ import pytest
 
 from tests.cluster import fields
 from tests.cluster.control_plane import ApiError, ControlPlane
+from tests.cluster.nodes import STRATEGIC
 from tests.cluster.objects import Object, pod
-from tests.cluster.stolen import POLICY, STRATEGIC, Stolen, changed
+from tests.cluster.stolen import POLICY, Stolen, changed
 from tests.peers import KUBERNETES
 
 pytestmark = pytest.mark.cluster

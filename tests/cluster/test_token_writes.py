@@ -10,8 +10,9 @@ import yaml
 from agent.core.request.annotations import RELEASE, RELEASED
 from agent.model.notes import MOST_TO_TOUCH, OURS
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.nodes import DEPLOY, MERGE, STRATEGIC, SYSTEM
 from tests.cluster.objects import Object, pod
-from tests.cluster.stolen import DEPLOY, MERGE, STRATEGIC, SYSTEM, Stolen
+from tests.cluster.stolen import Stolen
 
 pytestmark = pytest.mark.cluster
 ASKS = "policy", "scope", "on-misalignment", "cpu-options", "devices", "align", "pin", "move-memory", "anything-else"

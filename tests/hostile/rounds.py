@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 
 from agent.errors import MalformedError
+from agent.model.idset import CpuSet
 from tests.hostile import claims
 from tests.hostile.asking import taken
 from tests.hostile.kinds import LITERALS, Object
@@ -83,16 +84,10 @@ def answers(node: Node, pods: list[Hostile]) -> dict[str, Answer]:
         node.wait(lambda name=name: node.told(name).status, f"a word on {name}")  # type: ignore[misc] # bound here
         told = node.told(name)
         held = node.held(name)
-        found[name] = runs, count(held), told.status, told.reason
+        found[name] = runs, len(CpuSet.parse(held)), told.status, told.reason
     node.page("/healthz")
     node.judge()
     return found
-
-
-def count(cpus: str) -> int:
-    """How many CPUs a list has."""
-    parts = [each.split("-") for each in cpus.split(",") if each]
-    return sum(int(each[-1]) - int(each[0]) + 1 for each in parts)
 
 
 def one(make: Callable[[str], Node], seed: int, *, everything: bool = False) -> str:

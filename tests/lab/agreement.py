@@ -96,12 +96,13 @@ def parsed(told: Mapping[str, Any]) -> Look:
                 {int(number): CpuSet.parse(cpus) for number, cpus in each["threads"].items()},
                 NodeSet.from_ids(each["pages"]),
             ))  # fmt: skip
-    ledger, why = _ledger(base64.b64decode(told["checkpoint"]))
+    ledger, why = ledger_of(base64.b64decode(told["checkpoint"]))
     online = CpuSet.parse(told["online"])
     return Look(online, ledger, tuple(found), why, tuple(told["aside"]), tuple(told["agents"]))
 
 
-def _ledger(data: bytes) -> tuple[Ledger | None, str]:
+def ledger_of(data: bytes) -> tuple[Ledger | None, str]:
+    """A saved ledger, or why there is none."""
     if not data:
         return None, "nothing is saved"
     with tempfile.TemporaryDirectory() as folder:
@@ -138,15 +139,15 @@ def disagreements(seen: Look, pods: Iterable[Object], reserved: CpuSet, *, told:
 
 def _books(ledger: Ledger, online: CpuSet, reserved: CpuSet) -> Iterator[str]:
     """The ledger alone: each CPU is one pod's, or shared."""
-    own = {uid: _own(ledger, uid) for uid in sorted({*ledger.cpus.assigned, *ledger.cpus.pools})}
+    own = {uid: own_of(ledger, uid) for uid in sorted({*ledger.cpus.assigned, *ledger.cpus.pools})}
     for (one, hers), (other, his) in combinations(own.items(), 2):
         if hers & his:
-            yield f"the ledger gives CPUs {hers & his} to {_pod(ledger, one)} and to {_pod(ledger, other)}"
+            yield f"the ledger gives CPUs {hers & his} to {pod_name(ledger, one)} and to {pod_name(ledger, other)}"
     for uid, cpus in own.items():
         if cpus & ledger.cpus.shared:
-            yield f"the ledger shares CPUs {cpus & ledger.cpus.shared} of {_pod(ledger, uid)}"
+            yield f"the ledger shares CPUs {cpus & ledger.cpus.shared} of {pod_name(ledger, uid)}"
         if cpus & reserved:
-            yield f"the ledger gives the reserved CPUs {cpus & reserved} to {_pod(ledger, uid)}"
+            yield f"the ledger gives the reserved CPUs {cpus & reserved} to {pod_name(ledger, uid)}"
     there = ledger.cpus.shared | CpuSet.union(own.values())
     if online - there:
         yield f"CPUs {online - there} are lost: neither shared nor anybody's"
@@ -158,7 +159,7 @@ def _crowded(seen: Look, ledger: Ledger, bodies: Mapping[str, Object]) -> Iterat
     """The kernel alone: nobody else may run where a container runs outside the shared pool."""
     names = _names(ledger, seen, bodies)
     for one, other in combinations(seen.containers, 2):
-        common = (one.cpus & other.cpus) - ledger.cpus.shared - _beside(ledger, one.uid) - _beside(ledger, other.uid)
+        common = (one.cpus & other.cpus) - ledger.cpus.shared - beside(ledger, one.uid) - beside(ledger, other.uid)
         # Within a pod a container may follow another one on its CPUs: only what runs at the same time counts.
         if common and (one.uid != other.uid or (one.threads and other.threads)):
             yield f"{_who(ledger, names, one)} and {_who(ledger, names, other)} both run on CPUs {common}"
@@ -172,7 +173,7 @@ def _kernel(seen: Look, ledger: Ledger, bodies: Mapping[str, Object]) -> Iterato
         grant = ledger.grant(container.uid, names.get(container.id, ""))
         record = ledger.pods.get(container.uid)
         if grant.cpus:
-            whole = grant.cpus | _beside(ledger, container.uid, names.get(container.id, ""))
+            whole = grant.cpus | beside(ledger, container.uid, names.get(container.id, ""))
             if container.cpus != whole & seen.online:
                 yield f"{who} runs on CPUs {container.cpus}, the ledger gives it {whole}"
             if not container.quota.startswith("max"):
@@ -193,9 +194,9 @@ def _pods(seen: Look, ledger: Ledger, bodies: Mapping[str, Object]) -> Iterator[
     alive = {container.uid for container in seen.containers}
     for uid in sorted(ledger.pods):
         if uid not in bodies and uid not in alive:
-            yield f"{_pod(ledger, uid)} is in the ledger, and neither in the API nor in the kernel"
+            yield f"{pod_name(ledger, uid)} is in the ledger, and neither in the API nor in the kernel"
         elif uid in bodies and bodies[uid]["status"].get("phase") in ("Failed", "Succeeded") and uid not in alive:
-            yield f"{_pod(ledger, uid)} has ended and is still in the ledger"
+            yield f"{pod_name(ledger, uid)} has ended and is still in the ledger"
     for uid, body in sorted(bodies.items()):
         if body["metadata"]["namespace"] == "default" and _serves(body) and uid not in ledger.pods:
             yield f"default/{body['metadata']['name']} runs and is not in the ledger"
@@ -206,7 +207,7 @@ def _annotations(ledger: Ledger, bodies: Mapping[str, Object]) -> Iterator[str]:
     for uid in sorted(ledger.pods.keys() & bodies.keys()):
         if "deletionTimestamp" in bodies[uid]["metadata"]:
             continue
-        who, carried = _pod(ledger, uid), bodies[uid]["metadata"].get("annotations", {})
+        who, carried = pod_name(ledger, uid), bodies[uid]["metadata"].get("annotations", {})
         held = ledger.cpus.assigned.get(uid, {})
         said, has = carried.get(CPUS, ""), str(CpuSet.union(held.values()))
         if said != has:
@@ -239,14 +240,14 @@ def moved(before: Look, after: Look, *, lost: CpuSet = CpuSet()) -> list[str]:
         for name, cpus in sorted(containers.items()):
             now = after.ledger.grant(uid, name).cpus
             if uid in after.ledger.pods and now not in (cpus, cpus - lost or None):
-                found.append(f"container {name} of {_pod(before.ledger, uid)} had CPUs {cpus} and now has {now}")
+                found.append(f"container {name} of {pod_name(before.ledger, uid)} had CPUs {cpus} and now has {now}")
     then = {each.id: each for each in before.containers}
     for container in after.containers:
         was = then.get(container.id)
         if was is None or not was.cpus - before.ledger.cpus.shared:
             continue
         if container.cpus not in (was.cpus, was.cpus - lost) and was.cpus - lost:
-            who = f"container {container.id[:12]} of {_pod(after.ledger, container.uid)}"
+            who = f"container {container.id[:12]} of {pod_name(after.ledger, container.uid)}"
             found.append(f"{who} was moved from CPUs {was.cpus} to {container.cpus}")
         if container.mems != was.mems and not _bound_at_last(before.ledger, was, container):
             found.append(f"container {container.id[:12]} was moved from nodes {was.mems} to {container.mems}")
@@ -263,11 +264,12 @@ def _bound_at_last(ledger: Ledger, was: Container, now: Container) -> bool:
 # ---- who is who
 
 
-def _own(ledger: Ledger, uid: str) -> CpuSet:
+def own_of(ledger: Ledger, uid: str) -> CpuSet:
+    """The CPUs of a pod that nobody else may have."""
     return CpuSet.union(ledger.cpus.assigned.get(uid, {}).values()) | ledger.cpus.pools.get(uid, CpuSet())
 
 
-def _beside(ledger: Ledger, uid: str, name: str = "") -> CpuSet:
+def beside(ledger: Ledger, uid: str, name: str = "") -> CpuSet:
     """The shared CPUs that mixed containers of a pod, or one of them, have beside their own (numalign.io/mixed)."""
     parts = ledger.cpus.mixed.get(uid, {})
     return CpuSet.union(part or ledger.cpus.shared for each, part in parts.items() if name in ("", each))
@@ -284,7 +286,7 @@ def _names(ledger: Ledger, seen: Look, bodies: Mapping[str, Object]) -> dict[str
     here = {(container.uid, found.get(container.id, "")) for container in seen.containers}
     for container in seen.containers:
         for name, cpus in sorted(ledger.cpus.assigned.get(container.uid, {}).items()):
-            cpus |= _beside(ledger, container.uid, name)  # noqa: PLW2901 - with its shared part
+            cpus |= beside(ledger, container.uid, name)  # noqa: PLW2901 - with its shared part
             if container.id not in found and cpus == container.cpus and (container.uid, name) not in here:
                 found[container.id] = name
                 here.add((container.uid, name))
@@ -294,11 +296,12 @@ def _names(ledger: Ledger, seen: Look, bodies: Mapping[str, Object]) -> dict[str
 def _who(ledger: Ledger, names: Mapping[str, str], container: Container) -> str:
     name = names.get(container.id)
     what = f"container {name}" if name else f"the cgroup {container.id[:12]}"
-    return f"{what} of {_pod(ledger, container.uid)}"
+    return f"{what} of {pod_name(ledger, container.uid)}"
 
 
-def _pod(ledger: Ledger, uid: str) -> str:
-    record = ledger.pods.get(uid)
+def pod_name(ledger: Ledger | None, uid: str) -> str:
+    """A pod, for people."""
+    record = ledger.pods.get(uid) if ledger else None
     return record.pod.key if record else f"pod {uid}"
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from agent.model.idset import CpuSet
 from tests.lab import agent
 from tests.lab.cluster import Lab
 from tests.lab.node import Node
@@ -103,5 +104,4 @@ def sets(helm: Helm) -> dict[str, str]:
 
 def count(text: str) -> int:
     """CPUs in a list."""
-    ends = [each.split("-") for each in text.split(",") if each]
-    return sum(int(each[-1]) - int(each[0]) + 1 for each in ends)
+    return len(CpuSet.parse(text))

@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 import yaml
 
-from tests.cluster.control_plane import ApiError
+from tests.cluster.control_plane import ApiError, in_base64, kubeconfig
 from tests.lab import builds, crio, images
 from tests.lab.guest import Guest
 from tests.lab.needs import LabError
 from tests.lab.places import RUN
-from tests.lab.plane import SERVICE, Plane, in_base64, kubeconfig
+from tests.lab.plane import SERVICE, Plane
 from tests.lab.shapes import MACHINES
 from tests.patience import until
 from tests.peers import kubelets

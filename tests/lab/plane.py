@@ -6,7 +6,6 @@ plugins, and the controllers that make a DaemonSet's pods.
 
 from __future__ import annotations
 
-import base64
 import json
 import secrets
 import subprocess
@@ -14,9 +13,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-import yaml
-
-from tests.cluster.control_plane import Api, ApiError, free_port
+from tests.cluster.control_plane import Api, ApiError, etcd_flags, free_port, kubeconfig
 from tests.lab import builds, procs
 from tests.lab.needs import LabError, program
 from tests.lab.places import RUN, logs
@@ -191,12 +188,7 @@ class Plane(Api):
                 return
 
     def _etcd(self) -> list[str]:
-        client, peer = f"http://127.0.0.1:{self._told['etcd']}", f"http://127.0.0.1:{self._told['peer']}"
-        return [
-            "--data-dir", str(self.folder / "etcd-data"), "--unsafe-no-fsync", "--log-level=warn",
-            f"--listen-client-urls={client}", f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}",
-            f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
-        ]  # fmt: skip
+        return [*etcd_flags(self.folder, self._told["etcd"], self._told["peer"])]
 
     def _kube_apiserver(self) -> list[str]:
         certs, key = self.authority.folder, self.folder / "sa.key"
@@ -227,24 +219,3 @@ class Plane(Api):
             f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", "--bind-address=127.0.0.1",
             f"--secure-port={self._told['scheduler']}",
         ]  # fmt: skip
-
-
-def kubeconfig(server: str, ca: Path, user: dict[str, str]) -> str:
-    """A kubeconfig with everything in it: no other file is needed.
-
-    Args:
-        server: the API server's address.
-        ca: of its certificate.
-        user: token, or client-certificate-data and client-key-data.
-    """
-    trust = {"server": server, "certificate-authority-data": in_base64(ca)}
-    return yaml.safe_dump({
-        "apiVersion": "v1", "kind": "Config", "current-context": "lab",
-        "clusters": [{"name": "lab", "cluster": trust}], "users": [{"name": "lab", "user": user}],
-        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
-    })  # fmt: skip
-
-
-def in_base64(path: Path) -> str:
-    """A file's bytes for a kubeconfig."""
-    return base64.b64encode(path.read_bytes()).decode()

@@ -18,17 +18,14 @@ from __future__ import annotations
 
 import base64
 import json
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
-from pathlib import Path
 
-from agent.errors import CheckpointError
-from agent.host.checkpoint import Checkpoint
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
+from tests.lab.agreement import beside, ledger_of, own_of, pod_name
 from tests.lab.needs import LabError
 
 IN_A_ROW = 2
@@ -102,26 +99,12 @@ def parsed(text: str) -> Sweeps:
             sets.pop(name, None)
             if each:
                 sets[name] = Seen(each["pod"], CpuSet.parse(each["cpus"]), each["kind"], each.get("strays", {}))
-        ledger = _ledger(line.get("ledger")) or ledger
+        ledger = ledger_of(base64.b64decode(line.get("ledger") or ""))[0] or ledger
         spans.append(
             Span(line["sweep"], end, line["whole"] and line["still"], dict(sets), ledger, until - line["at"])
         )
     longest = max(line["longest"] for line in lines)
     return Sweeps(tuple(spans), count, lines[-1]["at"] - lines[0]["at"], longest)
-
-
-def _ledger(told: str | None) -> Ledger | None:
-    """A saved ledger; None for one that was damaged on purpose."""
-    if not told:
-        return None
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "checkpoint.json"
-        path.write_bytes(base64.b64decode(told))
-        try:
-            saved = Checkpoint(path).load()
-        except CheckpointError:
-            return None
-    return saved.ledger if saved else None
 
 
 # ---- the judge
@@ -217,8 +200,8 @@ class _Judge:
         """Where it belongs by the ledger, or belonged when it was put there."""
         if ledger is None or not each.cpus:
             return
-        own = _own(ledger, each.pod)
-        fits = bool(own & each.cpus) and each.cpus.issubset(own | _beside(ledger, each.pod))
+        own = own_of(ledger, each.pod)
+        fits = bool(own & each.cpus) and each.cpus.issubset(own | beside(ledger, each.pod))
         if fits or each.cpus.issubset(ledger.cpus.shared):
             self._placed.add(name)
         if fits:
@@ -282,18 +265,8 @@ class _Judge:
         self._strays = now
 
 
-def _own(ledger: Ledger, uid: str) -> CpuSet:
-    return CpuSet.union(ledger.cpus.assigned.get(uid, {}).values()) | ledger.cpus.pools.get(uid, CpuSet())
-
-
-def _beside(ledger: Ledger, uid: str) -> CpuSet:
-    """The shared CPUs that the pod's mixed containers have beside their own (numalign.io/mixed)."""
-    return CpuSet.union(part or ledger.cpus.shared for part in ledger.cpus.mixed.get(uid, {}).values())
-
-
 def _who(ledger: Ledger | None, each: Seen, name: str) -> str:
-    record = ledger.pods.get(each.pod) if ledger else None
-    return f"container {name[:12]} of {record.pod.key if record else f'pod {each.pod}'}"
+    return f"container {name[:12]} of {pod_name(ledger, each.pod)}"
 
 
 def strayed(seen: Sweeps, pinned: Mapping[str, CpuSet], *, lost: CpuSet = CpuSet()) -> Iterator[str]:

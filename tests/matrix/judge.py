@@ -19,15 +19,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
+from agent.kube.pod_report import ALIGNED, ASSIGNMENT, CONDITION
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.pod import Container, Qos
 from agent.model.podspec import pod_from
+from tests.matrix.api_objects import Object
 from tests.matrix.journal import Line
+from tests.matrix.kubelet import Running
 
 LAG = 3
 """Looks of the agent at the tree between a change and a word that does not know of it yet."""
@@ -35,43 +39,43 @@ MOST = 20
 """Sentences in a report."""
 
 
-class Pod(Protocol):
-    """A pod that runs."""
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a pod carries of ours.
 
-    body: dict[str, Any]
-    numbers: dict[str, str]
+    Attributes:
+        status, reason: of the condition numalign.io/Aligned, "" where it has none.
+        cpus: container -> its exclusive CPUs in the annotation; containers of the shared pool are absent.
+        whole: the same with the shared CPUs that a mixed one has beside them.
+        refused: the annotation says that the pod was refused.
+    """
 
-    @property
-    def uid(self) -> str:
-        """metadata.uid."""
-
-
-class Told(Protocol):
-    """What a pod carries."""
-
-    @property
-    def status(self) -> str:
-        """Of the condition."""
-
-    @property
-    def reason(self) -> str:
-        """Of the condition."""
-
-    @property
-    def cpus(self) -> Mapping[str, str]:
-        """Container -> exclusive CPUs."""
-
-    @property
-    def whole(self) -> Mapping[str, str]:
-        """The same with the shared CPUs of mixed containers."""
+    status: str
+    reason: str
+    cpus: Mapping[str, str]
+    whole: Mapping[str, str]
+    refused: bool
 
     @property
     def aligned(self) -> bool:
-        """It claims exclusive CPUs."""
+        return self.status == "True" and self.reason == ALIGNED
 
 
 Kernel = Callable[[str, str], str]
-Reporter = Callable[[dict[str, Any]], Told]
+
+
+def told_of(body: Object) -> Told:
+    """What an object carries now."""
+    found = [each for each in body.get("status", {}).get("conditions", []) if each["type"] == CONDITION]
+    condition = found[0] if found else {}
+    notes = body.get("metadata", {}).get("annotations", {})
+    assignment = json.loads(notes.get(ASSIGNMENT, "{}"))
+    own = {name: each for name, each in assignment.get("containers", {}).items() if each["cpus"] != "shared"}
+    cpus = {name: each["cpus"] for name, each in own.items()}
+    whole = {
+        name: str(CpuSet.parse(each["cpus"]) | CpuSet.parse(each.get("sharedCpus", ""))) for name, each in own.items()
+    }
+    return Told(condition.get("status", ""), condition.get("reason", ""), cpus, whole, "refused" in assignment)
 
 
 def entitled(body: Mapping[str, Any]) -> dict[str, int]:
@@ -93,10 +97,10 @@ def _whole(containers: Iterable[Container]) -> dict[str, int]:
 # ---- one moment
 
 
-def untrue(pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], kernel: Kernel, told: Reporter) -> str:
+def untrue(pods: Mapping[str, Running], stored: Mapping[str, Object], kernel: Kernel) -> str:
     """A pod that is told to have CPUs which the kernel does not give it, "" for none."""
     for key, pod in pods.items():
-        words = told(stored.get(key, {}))
+        words = told_of(stored.get(key, {}))
         for name, cpus in words.whole.items() if words.aligned else ():
             found = kernel(key, name)
             if name in pod.numbers and found != cpus:
@@ -105,8 +109,8 @@ def untrue(pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], kernel
 
 
 def disagreement(
-    pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], saved: Callable[[], Ledger | None], kernel: Kernel,
-    told: Reporter, apart: Callable[[CpuSet], bool],
+    pods: Mapping[str, Running], stored: Mapping[str, Object], saved: Callable[[], Ledger | None], kernel: Kernel,
+    apart: Callable[[CpuSet], bool],
 ) -> str:  # fmt: skip
     """What of ledger, cgroups and annotations does not fit together, "" when all does.
 
@@ -115,20 +119,19 @@ def disagreement(
         stored: those of the API.
         saved: reads the saved ledger; asked last, because that costs most.
         kernel: (key, container) -> CPUs in force.
-        told: what an object carries.
         apart: whether CPUs lie on several NUMA nodes.
     """
-    silent = next((key for key, body in stored.items() if not told(body).status), "")
+    silent = next((key for key, body in stored.items() if not told_of(body).status), "")
     if silent:
         return f"{silent} was told nothing"
     ledger = saved()
     if ledger is None:
         return "there is no saved ledger"
-    return next(_disagreements(pods, stored, ledger, kernel, told, apart), "")
+    return next(_disagreements(pods, stored, ledger, kernel, apart), "")
 
 
 def _disagreements(
-    pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], ledger: Ledger, kernel: Kernel, told: Reporter,
+    pods: Mapping[str, Running], stored: Mapping[str, Object], ledger: Ledger, kernel: Kernel,
     apart: Callable[[CpuSet], bool],
 ) -> Iterator[str]:  # fmt: skip
     uids = {pod.uid for pod in pods.values()} | {str(each["metadata"]["uid"]) for each in stored.values()}
@@ -137,7 +140,7 @@ def _disagreements(
         yield f"the ledger holds pods that are gone: {sorted(strangers)}"
     seen = CpuSet()
     for key, pod in pods.items():
-        words = told(stored[key]) if key in stored else None
+        words = told_of(stored[key]) if key in stored else None
         for name, count in entitled(pod.body).items():
             own, runs = ledger.grant(pod.uid, name).cpus or CpuSet(), CpuSet.parse(kernel(key, name))
             if count:

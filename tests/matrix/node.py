@@ -22,9 +22,7 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import certifi
@@ -35,7 +33,6 @@ from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import NumalignError
 from agent.host.checkpoint import Checkpoint
 from agent.host.scratch import Scratch
-from agent.kube.pod_report import ALIGNED, ASSIGNMENT, CONDITION
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from tests import scraped
@@ -43,6 +40,7 @@ from tests.matrix import judge as judging
 from tests.matrix.agents import Agent, Agents, Programs
 from tests.matrix.api_objects import Object, bound
 from tests.matrix.journal import EFFECTIVE, REFUSE, Journal, acting, beside, install
+from tests.matrix.judge import Told, told_of
 from tests.matrix.kubelet import Kubelet, Running
 from tests.matrix.life import CHECKPOINT
 from tests.matrix.standin_api import Api
@@ -63,28 +61,6 @@ LIMIT = 240.0
 """Seconds after which something that must come true counts as one that never does."""
 FEW = 12
 """Looks of an agent that is broken on purpose, between which nothing happens, after which it does."""
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What a pod carries of ours.
-
-    Attributes:
-        status, reason: of the condition numalign.io/Aligned, "" where it has none.
-        cpus: container -> its exclusive CPUs in the annotation; containers of the shared pool are absent.
-        whole: the same with the shared CPUs that a mixed one has beside them.
-        refused: the annotation says that the pod was refused.
-    """
-
-    status: str
-    reason: str
-    cpus: Mapping[str, str]
-    whole: Mapping[str, str]
-    refused: bool
-
-    @property
-    def aligned(self) -> bool:
-        return self.status == "True" and self.reason == ALIGNED
 
 
 class Node:
@@ -142,9 +118,7 @@ class Node:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.agent is not None and self.agent.alive:
             self.kill()
         self.api.close()
@@ -300,7 +274,7 @@ class Node:
     # ---- what became of them
 
     def told(self, name: str) -> Told:
-        return _told(self.api.get("pods", self.key(name)))
+        return told_of(self.api.get("pods", self.key(name)))
 
     def kernel(self, name: str, container: str = "c") -> str:
         """The CPUs in force for a container that runs, "" where it does not."""
@@ -447,12 +421,7 @@ class Node:
     def settled(self) -> str:
         """Why ledger, cgroups and annotations do not agree yet, "" when they do."""
         return judging.disagreement(
-            self.kubelet.pods,
-            self.pods(),
-            self.ledger,
-            self.kernel,
-            _told,
-            lambda cpus: len(HARDWARE.nodes_of(cpus)) > 1,
+            self.kubelet.pods, self.pods(), self.ledger, self.kernel, lambda cpus: len(HARDWARE.nodes_of(cpus)) > 1
         )
 
     def settle(self, within: float = LIMIT) -> None:
@@ -472,7 +441,7 @@ class Node:
 
     def untrue(self) -> str:
         """A pod that claims CPUs which the kernel does not give it, "" for none."""
-        return judging.untrue(self.kubelet.pods, self.pods(), self.kernel, _told)
+        return judging.untrue(self.kubelet.pods, self.pods(), self.kernel)
 
     def faults(self) -> list[str]:
         """What happened that must never happen, at any moment: see `tests.matrix.judge`."""
@@ -523,7 +492,7 @@ class Node:
 
     def _heard(self, verb: str, resource: str, body: Object, late: bool) -> None:  # noqa: FBT001 - as the server calls it
         if resource == "pods/status":
-            told = _told(body)
+            told = told_of(body)
             facts = {"uid": body["metadata"]["uid"], "name": body["metadata"]["name"], "cpus": dict(told.whole)}
             with acting("agent"):
                 self.journal.mark("told", aligned=told.aligned, reason=told.reason, late=late, **facts)
@@ -563,16 +532,3 @@ def _uid(name: str) -> str:
 
 def _entitled(pod: Running) -> list[str]:
     return [name for name, count in judging.entitled(pod.body).items() if count]
-
-
-def _told(body: Object) -> Told:
-    found = [each for each in body.get("status", {}).get("conditions", []) if each["type"] == CONDITION]
-    condition = found[0] if found else {}
-    notes = body.get("metadata", {}).get("annotations", {})
-    assignment = json.loads(notes.get(ASSIGNMENT, "{}"))
-    own = {name: each for name, each in assignment.get("containers", {}).items() if each["cpus"] != "shared"}
-    cpus = {name: each["cpus"] for name, each in own.items()}
-    whole = {
-        name: str(CpuSet.parse(each["cpus"]) | CpuSet.parse(each.get("sharedCpus", ""))) for name, each in own.items()
-    }
-    return Told(condition.get("status", ""), condition.get("reason", ""), cpus, whole, "refused" in assignment)

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tests.matrix.pairs import Result
@@ -39,9 +38,7 @@ class Run:
         self._worker.stdin.close()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
             self._worker.terminate()
         self._worker.wait(600)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.image import ImageMissingError
+from tools.image import ImageMissingError, debian
 from tools.unpacking import extract
 
 ROOT = Path(__file__).parents[2]
@@ -86,9 +86,9 @@ def root(say: Say) -> Path:
 def _debian(folder: Path) -> None:
     """The mirror may be a picture of an earlier day: what is released for some days only is taken all the same."""
     tar = folder.with_suffix(".tar")
-    _run(
+    debian.run(
         "mmdebstrap", "--variant=essential", f"--include={PACKAGES}", '--aptopt=Acquire::Check-Valid-Until "false"',
-        "--dpkgopt=path-exclude=/usr/share/doc/*", SUITE, str(tar),
+        "--dpkgopt=path-exclude=/usr/share/doc/*", SUITE, str(tar), seconds=900,
     )  # fmt: skip
     with tarfile.open(tar) as archive:
         extract(archive, folder)
@@ -102,22 +102,14 @@ def _debian(folder: Path) -> None:
 
 def _packages(folder: Path) -> None:
     wheels = folder / "wheels"
-    _run(
+    debian.run(
         sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--require-hashes",
-        "--python-version", VERSION, "--only-binary=:all:", "-r", str(LOCK), "-d", str(wheels),
+        "--python-version", VERSION, "--only-binary=:all:", "-r", str(LOCK), "-d", str(wheels), seconds=900,
     )  # fmt: skip
-    _run("chroot", str(folder), "python3", "-m", "venv", "/venv")
+    debian.run("chroot", str(folder), "python3", "-m", "venv", "/venv", seconds=900)
     files = [f"/wheels/{each.name}" for each in sorted(wheels.iterdir())]
-    _run("chroot", str(folder), "/venv/bin/pip", "install", "--quiet", "--no-index", *files)
+    debian.run("chroot", str(folder), "/venv/bin/pip", "install", "--quiet", "--no-index", *files, seconds=900)
     shutil.rmtree(wheels)
-
-
-def _run(*command: str) -> None:
-    if shutil.which(command[0]) is None:
-        raise ImageMissingError(f"{command[0]} is missing: apt-get install mmdebstrap")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
-    if done.returncode:
-        raise ImageMissingError(f"{' '.join(command[:4])} ... failed:\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}")
 
 
 _INSIDE = r"""
