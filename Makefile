@@ -153,7 +153,7 @@ metrics: $(READY) ## generate the table of metrics
 	$(BIN)/python -m agent.observe.metrics > deploy/docs/metrics.md
 
 settings: $(READY) ## generate the table of settings
-	$(BIN)/python -m agent.settings.table > deploy/docs/settings.md
+	$(BIN)/python -m tools.chart.settings_page > deploy/docs/settings.md
 
 .PHONY: cli-reference
 cli-reference: $(READY) ## generate the reference of the command line

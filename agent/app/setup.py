@@ -194,7 +194,7 @@ def instead_of(config: Path, last: Settings, error: NumalignError) -> tuple[Sett
     """
     if not observe_only_set(config):
         return last, f"the old settings stay: {error}"
-    stopped = last.model_copy(update={"observe_only": True})
+    stopped = replace(last, observe_only=True)
     return stopped, f"the old settings stay, with observeOnly: true: {error}"
 
 

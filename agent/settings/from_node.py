@@ -8,6 +8,8 @@ lowest node that has room for it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agent.model.machine import Machine
 from agent.model.quantity import units
 from agent.model.rules import Compatibility
@@ -78,22 +80,15 @@ def _spread(settings: Settings, machine: Machine, kept: int) -> Settings:
     for number, has in ordinary.items():
         parts[number] += max(0, min(total - sum(parts.values()), has - parts[number]))
     parts[nodes[0].id] += total - sum(parts.values())
-    update: dict[str, object] = {
-        "reserved_memory": tuple(
-            NodeReservation.model_validate({"numaNode": number, "limits": {_MEMORY: str(part)}})
-            for number, part in parts.items()
-            if part
-        )
-    }
-    found = settings.model_copy(update=update)
+    reserved = tuple(NodeReservation(number, {_MEMORY: 1000 * part}) for number, part in parts.items() if part)
+    found = replace(settings, reserved_memory=reserved)
     return found if told else _adding_up(found, total, eviction)
 
 
 def _adding_up(settings: Settings, total: int, eviction: int) -> Settings:
     """With reservations that come to this sum, as rule 5.1 wants it; `eviction`: bytes of the hard threshold."""
-    update: dict[str, object] = {
-        "system_reserved": {**settings.system_reserved, _MEMORY: 1000 * (total - min(eviction, total))}
-    }
+    system = {**settings.system_reserved, _MEMORY: 1000 * (total - min(eviction, total))}
+    hard = settings.eviction_hard
     if total < eviction:
-        update["eviction_hard"] = {**(settings.eviction_hard or {}), "memory.available": str(total)}
-    return settings.model_copy(update=update)
+        hard = {**(hard or {}), "memory.available": str(total)}
+    return replace(settings, system_reserved=system, eviction_hard=hard)

@@ -12,6 +12,7 @@ back. What names hardware that was never there is a mistake; the rules say so.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from agent.model.idset import CpuSet
 from agent.model.machine import Machine
@@ -51,15 +52,14 @@ def _cpus(settings: Settings, machine: Machine, before: Machine | None) -> tuple
         return settings, ()
     if left:
         text = f"reservedSystemCPUs: CPUs {gone} are not online; of those named, {left} are reserved until they are"
-        return settings.model_copy(update={"reserved_system_cpus": left}), (text,)
+        return replace(settings, reserved_system_cpus=left), (text,)
     count = min(len(asked), max(1, len(machine.online) - 1))
-    update = {
-        "reserved_system_cpus": None,
-        "kube_reserved": {**settings.kube_reserved, "cpu": 1000 * count},
-        "system_reserved": {**settings.system_reserved, "cpu": 0},
-    }
+    counted = replace(
+        settings, reserved_system_cpus=None, kube_reserved={**settings.kube_reserved, "cpu": 1000 * count},
+        system_reserved={**settings.system_reserved, "cpu": 0},
+    )  # fmt: skip
     text = f"reservedSystemCPUs: none of the CPUs {asked} is online; {_others(count)} reserved until they are"
-    return settings.model_copy(update=update), (text,)
+    return counted, (text,)
 
 
 def _others(count: int) -> str:
@@ -83,20 +83,17 @@ def _memory(settings: Settings, machine: Machine, before: Machine | None) -> tup
         return settings, ()
     kept = _moved(asked, machine)
     total = sum(amounts.get(_MEMORY, 0) for amounts in kept.values())
-    update = {
-        "reserved_memory": tuple(
-            NodeReservation.model_validate(
-                {"numaNode": number, "limits": {name: str(size) for name, size in mine.items() if size}}
-            )
+    moved = replace(
+        settings,
+        reserved_memory=tuple(
+            NodeReservation(number, {name: 1000 * size for name, size in mine.items() if size})
             for number, mine in sorted(kept.items())
         ),
-        "kube_reserved": {**settings.kube_reserved, _MEMORY: 0},
-        "system_reserved": {**settings.system_reserved, _MEMORY: 1000 * total},
-        "eviction_hard": {**(settings.eviction_hard or {}), "memory.available": "0"},
-    }
-    return settings.model_copy(update=update), tuple(
-        _missed(machine, number, name, asked[number][name]) for number, name in sorted(missing)
+        kube_reserved={**settings.kube_reserved, _MEMORY: 0},
+        system_reserved={**settings.system_reserved, _MEMORY: 1000 * total},
+        eviction_hard={**(settings.eviction_hard or {}), "memory.available": "0"},
     )
+    return moved, tuple(_missed(machine, number, name, asked[number][name]) for number, name in sorted(missing))
 
 
 def _missed(machine: Machine, number: int, name: str, asked: int) -> str:

@@ -1,6 +1,6 @@
 """The kinds of values that settings have, each with its check: a sentence that says what is wrong and what to write.
 
-Used by `agent.settings.model` alone. The checks raise ValueError; `agent.settings.parsing` puts the key before it.
+Used by `agent.settings.model` alone. The checks raise ValueError; `agent.settings.fields` puts the key before it.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Any
-
-from pydantic import Field, PlainSerializer, PlainValidator, StrictInt, WithJsonSchema
+from typing import Any
 
 from agent.errors import MalformedError
 from agent.model.exclusive import ALLOWED, Selection, parsed
@@ -21,6 +19,7 @@ from agent.model.idset import MAX_ID, CpuSet
 from agent.model.machine import PCI_ADDRESS
 from agent.model.notes import LONGEST_LIST
 from agent.model.quantity import Amount, nano_of
+from agent.settings.fields import checked, text, told, whole
 
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+", re.ASCII)
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", re.ASCII)
@@ -28,6 +27,7 @@ _SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "m": Fraction(60), "h": F
 RECONCILE_PERIOD = 10.0
 """Seconds of cpuManagerReconcilePeriod where it is unset."""
 LONGEST = 366 * 86400.0
+LONGEST_RESOURCE = 317
 _LIKE = {"cpu": "500m", "pid": "1000"}
 _RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
 _SIGNALS = frozenset(
@@ -42,7 +42,6 @@ _PAGES = re.compile(r"hugepages-[1-9][0-9]*(?:Ki|Mi|Gi|Ti|Pi|Ei)?", re.ASCII)
 
 
 def _unfit(why: str) -> ValueError:
-    """What pydantic collects and puts the key before; it lets a TypeError through as a traceback."""
     return ValueError(why)
 
 
@@ -90,17 +89,17 @@ def _amounts(value: object, what: str, names: tuple[str, ...] | None) -> dict[st
     if not isinstance(value, Mapping):
         raise _unfit(f"must be a mapping of {what} to quantities, such as {{memory: 1Gi}}")
     found: dict[str, int] = {}
-    for name, text in value.items():
+    for name, given in value.items():
         if names and name not in names:
             raise _unfit(f"{_shown(name)} cannot be reserved; possible are {', '.join(names)}")
-        if text is None or text == "":
+        if given is None or given == "":
             raise _unfit(f"{name}: has no value; write a quantity like {_LIKE.get(name, '1Gi')}, or remove the line")
         try:
-            found[str(name)] = Amount.parse(text)
+            found[str(name)] = Amount.parse(given)
         except MalformedError as error:
             raise _unfit(f"{name}: {error}") from None
         if found[str(name)] < 0:
-            raise _unfit(f"{name}: {_shown(text)} is negative; write zero or more")
+            raise _unfit(f"{name}: {_shown(given)} is negative; write zero or more")
     return found
 
 
@@ -122,17 +121,17 @@ def _thresholds(value: object) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise _unfit("must be a mapping of signals to thresholds, such as {memory.available: 100Mi}")
     found: dict[str, str] = {}
-    for name, text in value.items():
+    for name, given in value.items():
         if name not in _SIGNALS:
             raise _unfit(f"{_shown(name)} is no eviction signal; known are {', '.join(sorted(_SIGNALS))}")
-        if not isinstance(text, str) or not text:
-            raise _unfit(f'{name}: {_shown(text)} is not a threshold; write it in quotes, like "100Mi" or "5%"')
-        if text.endswith("%"):
-            if not _PERCENT.fullmatch(text) or float(text[:-1]) > 100:  # noqa: PLR2004 - percent
-                raise _unfit(f'{name}: {_shown(text)} is no percentage between "0%" and "100%"')
-        elif not any(_amounts({name: text}, "signals", None).values()):
-            raise _unfit(f'{name}: {_shown(text)} is not positive; write "0%" to switch the threshold off')
-        found[name] = text
+        if not isinstance(given, str) or not given:
+            raise _unfit(f'{name}: {_shown(given)} is not a threshold; write it in quotes, like "100Mi" or "5%"')
+        if given.endswith("%"):
+            if not _PERCENT.fullmatch(given) or float(given[:-1]) > 100:  # noqa: PLR2004 - percent
+                raise _unfit(f'{name}: {_shown(given)} is no percentage between "0%" and "100%"')
+        elif not any(_amounts({name: given}, "signals", None).values()):
+            raise _unfit(f'{name}: {_shown(given)} is not positive; write "0%" to switch the threshold off')
+        found[name] = given
     return found
 
 
@@ -141,10 +140,10 @@ def _options(value: object) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise _unfit('must be a mapping of options to texts, such as {full-pcpus-only: "true"}')
     found: dict[str, str] = {}
-    for name, text in value.items():
-        if not isinstance(name, str) or not isinstance(text, str | bool | int) or _enormous(text):
-            raise _unfit(f'{_shown(name)}: {_shown(text)} is not an option\'s value; write "true" or "false"')
-        found[name] = str(text).lower() if isinstance(text, bool) else str(text)
+    for name, given in value.items():
+        if not isinstance(name, str) or not isinstance(given, str | bool | int) or _enormous(given):
+            raise _unfit(f'{_shown(name)}: {_shown(given)} is not an option\'s value; write "true" or "false"')
+        found[name] = str(given).lower() if isinstance(given, bool) else str(given)
     return found
 
 
@@ -177,8 +176,17 @@ def _exclusive(value: object) -> Selection:
     return found
 
 
-def _schema(kind: str, text: str, **more: Any) -> WithJsonSchema:  # noqa: ANN401 - JSON schema is any JSON
-    return WithJsonSchema({"type": kind, "description": text, **more})
+def _resource(name: object) -> str:
+    if not isinstance(name, str):
+        raise _unfit(f"{told(name)} is not a text; write a text, like numalign.io/nic")
+    if len(name) > LONGEST_RESOURCE:
+        raise _unfit(f"{told(name)} is longer than {LONGEST_RESOURCE}; write a value within the bounds")
+    domain, _, rest = name.partition("/")
+    if "." not in domain or not rest or "/" in rest or " " in name or not name.isprintable():
+        raise _unfit(f'"{name[:60]}" is not a resource of ours; write a domain and a name, like numalign.io/nic')
+    if domain == "kubernetes.io" or domain.endswith(".kubernetes.io"):
+        raise _unfit(f'"{name[:60]}" belongs to Kubernetes; use a domain of your own, like numalign.io/nic')
+    return name
 
 
 def closed(names: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,7 +194,7 @@ def closed(names: Mapping[str, Any]) -> dict[str, Any]:
 
     Not by `propertyNames`: Helm then shows a wrong key under the path of another value.
     """
-    patterns = {f"^{name.replace('.', '[.]')}$": kind for name, kind in names.items()}
+    patterns = {f"^{name.replace('.', '[.]')}$": kind for name, kind in sorted(names.items())}
     return {"additionalProperties": False, "patternProperties": patterns}
 
 
@@ -211,97 +219,58 @@ def _show_amount(milli: int) -> str:
 _RANGE = "[0-9]{1,5}(?:-[0-9]{1,5})?"
 _NUMBER = r"\+?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:(?:Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE][+-]?[0-9]{1,3})?"
 _SHARE = r"(?:100|[0-9]{1,2}(?:\.[0-9]{1,9})?)%"
-_QUANTITY = {"type": ["string", "number"], "pattern": f"^{_NUMBER}$", "maxLength": 64, "minimum": 0}
-_THRESHOLD = {"type": "string", "pattern": f"^(?:{_SHARE}|{_NUMBER})$", "maxLength": 64}
+_QUANTITY = {"maxLength": 64, "minimum": 0, "pattern": f"^{_NUMBER}$", "type": ["string", "number"]}
+_THRESHOLD = {"maxLength": 64, "pattern": f"^(?:{_SHARE}|{_NUMBER})$", "type": "string"}
 YES_OR_NO = {
-    "type": ["string", "boolean", "integer"], "minimum": 0, "maximum": 1,
-    "pattern": "^(?:1|t|T|true|True|TRUE|0|f|F|false|False|FALSE)$",
+    "maximum": 1, "minimum": 0, "pattern": "^(?:1|t|T|true|True|TRUE|0|f|F|false|False|FALSE)$",
+    "type": ["string", "boolean", "integer"],
 }  # fmt: skip
 """Schema of an option that Go reads as a boolean."""
-WHOLE = {"type": ["string", "integer"], "pattern": "^[+]?[0-9]{1,9}$", "minimum": 0}
+WHOLE = {"minimum": 0, "pattern": "^[+]?[0-9]{1,9}$", "type": ["string", "integer"]}
 """Schema of an option that is a whole number."""
 _LABEL = LABEL.pattern
-_AMOUNTS_SHOWN = PlainSerializer(_show_amounts)
 
-Seconds = Annotated[
-    float,
-    PlainValidator(_duration),
-    PlainSerializer(_show_seconds),
-    _schema("string", "A duration such as 90s, 10m or 1h30m.", pattern=f"^{_DURATION.pattern}$", maxLength=32),
-]
-Period = Annotated[
-    float,
-    PlainValidator(_go_duration),
-    PlainSerializer(_show_seconds),
-    _schema(
-        "string", "A duration as Go writes it; 0 is unset.", maxLength=32,
-        pattern=r"^[+-]?(?:0|(?:(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+)$",
-    ),
-]  # fmt: skip
-CpuList = Annotated[
-    CpuSet,
-    PlainValidator(_cpu_list),
-    PlainSerializer(str),
-    _schema("string", 'CPUs in the list format: "0-1,8".', pattern=f"^(?:{_RANGE}(?:,{_RANGE})*)?$"),
-]
-Reservation = Annotated[
-    dict[str, int],
-    PlainValidator(_reservation),
-    _AMOUNTS_SHOWN,
-    _schema("object", "Resource to quantity.", **closed(dict.fromkeys(_RESERVABLE, _QUANTITY))),
-]
-NodeLimits = Annotated[
-    dict[str, int],
-    PlainValidator(_limits),
-    _AMOUNTS_SHOWN,
-    _schema(
-        "object",
-        "memory or hugepages-<size> to quantity.",
-        **closed(dict.fromkeys(("memory", _PAGES.pattern), _QUANTITY)),
-    ),
-]
-Thresholds = Annotated[
-    dict[str, str],
-    PlainValidator(_thresholds),
-    _schema("object", "Signal to quantity or percentage.", **closed(dict.fromkeys(sorted(_SIGNALS), _THRESHOLD))),
-]
-Options = Annotated[
-    dict[str, str],
-    PlainValidator(_options),
-    _schema("object", "Option to text.", additionalProperties={"type": ["string", "boolean", "integer"]}),
-]
-ExclusiveSelection = Annotated[
-    Selection,
-    PlainValidator(_exclusive),
-    PlainSerializer(str),
-    _schema(
-        "string",
-        f"{ALLOWED[0].upper()}{ALLOWED[1:]}.",
-        pattern=f"^(?:auto(?:, ?-{_LABEL})*|{_LABEL}(?:, ?{_LABEL})*)$",
-        maxLength=LONGEST_LIST,
-    ),
-]
-IpAddress = Annotated[
-    str, PlainValidator(_ip_address), _schema("string", "An IP address.", pattern="^[0-9A-Fa-f:.]{2,45}$")
-]
-HostName = Annotated[
+SECONDS = checked(
+    _duration, _show_seconds, description="A duration such as 90s, 10m or 1h30m.", maxLength=32,
+    pattern=f"^{_DURATION.pattern}$", type="string",
+)  # fmt: skip
+PERIOD = checked(
+    _go_duration, _show_seconds, maxLength=32, type="string",
+    pattern=r"^[+-]?(?:0|(?:(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+)$",
+)  # fmt: skip
+CPU_LIST = checked(
+    _cpu_list, str, description='CPUs in the list format: "0-1,8".', pattern=f"^(?:{_RANGE}(?:,{_RANGE})*)?$",
+    type="string",
+)  # fmt: skip
+RESERVATION = checked(_reservation, _show_amounts, type="object", **closed(dict.fromkeys(_RESERVABLE, _QUANTITY)))
+NODE_LIMITS = checked(
+    _limits, _show_amounts, type="object", **closed(dict.fromkeys(("memory", _PAGES.pattern), _QUANTITY))
+)
+THRESHOLDS = checked(
+    _thresholds, dict, description="Signal to quantity or percentage.", type="object",
+    **closed(dict.fromkeys(_SIGNALS, _THRESHOLD)),
+)  # fmt: skip
+OPTIONS = checked(_options, dict, type="object")
+EXCLUSIVE_SELECTION = checked(
+    _exclusive, str, maxLength=LONGEST_LIST, pattern=f"^(?:auto(?:, ?-{_LABEL})*|{_LABEL}(?:, ?{_LABEL})*)$",
+    type="string",
+)  # fmt: skip
+IP_ADDRESS = checked(_ip_address, str, pattern="^[0-9A-Fa-f:.]{2,45}$", type="string")
+HOST_NAME = checked(
+    _host_name,
     str,
-    PlainValidator(_host_name),
-    _schema("string", "A host name or address, without a port.", pattern=f"^{_HOST.pattern}$"),
-]
-Namespace = Annotated[str, Field(strict=True, pattern=rf"^{_LABEL}$", description="A namespace's name.")]
-Taker = Annotated[str, Field(strict=True, pattern=rf"^(?:\*|{_LABEL})$", description="A namespace's name, or *.")]
-ExclusiveCount = Annotated[StrictInt, Field(ge=0, le=MAX_ID + 1)]
-PodPattern = Annotated[
-    str,
-    Field(
-        strict=True,
-        pattern=r"^[a-z0-9*?.-]{1,253}/[a-z0-9*?.-]{1,253}$",
-        description="namespace/name, * and ? allowed.",
-    ),
-]
-Hex4 = Annotated[str, Field(strict=True, pattern=r"^(?:[0-9a-f]{4})?$")]
-Attribute = Annotated[
-    str, Field(strict=True, pattern=r"^[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?/[A-Za-z_][A-Za-z0-9_]{0,31}$")
-]
-PciAddress = Annotated[str, Field(strict=True, pattern=f"^{PCI_ADDRESS.pattern}$")]
+    description="A host name or address, without a port.",
+    pattern=f"^{_HOST.pattern}$",
+    type="string",
+)
+RESOURCE = checked(
+    _resource, str, maxLength=LONGEST_RESOURCE, pattern=r"^[^/\s]*\.[^/\s]*/[^/\s]+$", type="string",
+    **{"not": {"pattern": r"^(?:[^/]*\.)?kubernetes\.io/"}},
+)  # fmt: skip
+NAMESPACE = text(_LABEL, "A namespace's name.")
+TAKER = text(rf"(?:\*|{_LABEL})", "A namespace's name, or *.")
+EXCLUSIVE_COUNT = whole(0, MAX_ID + 1)
+POD_PATTERN = text(r"[a-z0-9*?.-]{1,253}/[a-z0-9*?.-]{1,253}", "namespace/name, * and ? allowed.")
+HEX4 = text(r"(?:[0-9a-f]{4})?")
+ATTRIBUTE = text(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?/[A-Za-z_][A-Za-z0-9_]{0,31}")
+PCI_ADDRESS_TEXT = text(PCI_ADDRESS.pattern)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from agent.settings import schema
 from tools.chart import rendering, values_schema
 from tools.chart.rendering import CHART
+from tools.chart.settings_schema import schema
 
 pytestmark = [pytest.mark.go, pytest.mark.usefixtures("charting")]
 BASE = yaml.safe_load((CHART / "ci" / "everything-values.yaml").read_text())

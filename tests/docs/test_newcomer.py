@@ -71,7 +71,7 @@ def test_settings_know_a_new_option(copy: Path, tmp_path: Path) -> None:
     assert (code, OPTION in said) == (0, True), said
     code, said = asked(copy, "agent", "config", "check", str(both))
     assert (code, OPTION in said) == (2, True), said
-    assert f"`{OPTION}`" in asked(copy, "agent.settings.table")[1]
+    assert f"`{OPTION}`" in asked(copy, "tools.chart.settings_page")[1]
 
 
 def test_pods_may_ask_for_a_new_option(copy: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,10 +144,10 @@ def test_another_failure_policy_is_agreed_by_a_new_connection(node: Node, tmp_pa
     edges.start()
     assert until(lambda: runtime.synchronized == 1)
     edges.follow()
-    agreed[0] = agreed[0].model_copy(update={"failure_policy": NriFailurePolicy.FAIL_REQUEST})
+    agreed[0] = replace(agreed[0], failure_policy=NriFailurePolicy.FAIL_REQUEST)
     edges.follow()
     assert until(lambda: runtime.synchronized == 2)
-    agreed[0] = agreed[0].model_copy(update={"refuse_on_leaking_containerd": True})
+    agreed[0] = replace(agreed[0], refuse_on_leaking_containerd=True)
     before = edges.plugin
     edges.follow()
     assert edges.plugin is before

@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.guests.needs import BUSYBOX, entry, program, static_busybox
 
 ROOTS = (
-    "pytest", "pytest-timeout", "asyncinotify", "click", "pydantic", "PyYAML", "prometheus_client", "protobuf",
+    "pytest", "pytest-timeout", "asyncinotify", "click", "PyYAML", "prometheus_client", "protobuf",
     "rich", "kopf", "psutil",
 )  # fmt: skip
 """Packages that the agent without a cluster and its contract tests import."""

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.errors import SettingsError
-from agent.settings import Settings, parse, schema
+from agent.settings import Settings, parse
 from tests.examples import examples
+from tools.chart.settings_schema import schema
 
 WORDS = [
     "none", "None", "static", "Static", "restricted", "pod", "wait", "cgroup", "true", "0-3", "1Gi", "10%", "5m",

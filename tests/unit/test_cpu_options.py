@@ -25,9 +25,9 @@ from agent.model.go import parse_bool
 from agent.model.outcome import Outcome, Refused
 from agent.model.pod import Container, Pod
 from agent.model.rules import NODE_OPTIONS, POD_OPTIONS, CpuOptions, CpuRules, Maturity, Policy, Rules
-from agent.settings import schema
 from agent.settings.cpu_options import KEY, check_machine, cpu_options
 from tests.world import pods
+from tools.chart.settings_schema import schema
 
 MACHINE = parse_synthetic("2 sockets x 1 node x 4 cores x 2 threads")
 CORE = Path(__file__).parents[2] / "agent" / "core"

@@ -43,7 +43,7 @@ def test_a_node_pays_for_no_client_that_it_does_not_use() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded, then = done.stdout.splitlines()
-    assert not {"kubernetes", "requests", "oauthlib", "websocket", "pykube"} & {*loaded.split()}
+    assert not {"kubernetes", "pydantic", "requests", "oauthlib", "websocket", "pykube"} & {*loaded.split()}
     assert then == "operator ApiClient"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agent.model.rules import NODE_OPTIONS
 from agent.settings import Settings
-from agent.settings.table import page
+from tools.chart.settings_page import page
 
 PAGE = Path(__file__).parents[2] / "deploy/docs/settings.md"
 

@@ -17,8 +17,8 @@ from typing import Any
 import yaml
 
 from agent.cli import run
-from agent.settings import schema as settings_schema
 from tools.chart import kubernetes
+from tools.chart.settings_schema import schema as settings_schema
 
 CHART = Path(__file__).parents[2] / "charts" / "numalign"
 Json = dict[str, Any]

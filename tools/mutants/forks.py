@@ -28,7 +28,7 @@ from tools.mutants.session import Session
 from tools.mutants.warm import Warm
 
 LIBRARIES = (
-    "hypothesis", "hypothesis.strategies", "pydantic", "yaml", "click", "click.testing", "rich.console", "rich.table",
+    "hypothesis", "hypothesis.strategies", "yaml", "click", "click.testing", "rich.console", "rich.table",
     "rich.tree", "rich.progress", "google.protobuf.message", "psutil", "pyudev", "prometheus_client", "xxhash",
     "asyncio", "asyncinotify", "kubernetes", "kopf", "http.server", "sqlite3", "unittest.mock",
 )  # fmt: skip

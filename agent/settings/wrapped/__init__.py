@@ -21,7 +21,7 @@ from agent.settings.wrapped.part import Document, KubeletPart, Load, merged, nam
 from agent.settings.wrapped.within import here_documents, parts_within
 
 __all__ = ["KubeletPart", "find", "here_documents"]
-SETTINGS = frozenset({field.alias for field in Settings.model_fields.values()} | IGNORED)
+SETTINGS = frozenset(Settings.fields().keys() | IGNORED)
 _DEEP = 12
 _MOST_NAMED = 8
 

@@ -137,7 +137,7 @@ def nested(text: str, where: str, load: Load) -> Iterator[KubeletPart]:
                 yield replace(part, where=inner)
 
 
-_OURS = frozenset({field.alias for field in Settings.model_fields.values()})
+_OURS = frozenset(Settings.fields())
 
 
 def _config_map(document: Document, load: Load) -> Iterator[KubeletPart]:

@@ -1,4 +1,4 @@
-"""All settings as a Markdown page: `python -m agent.settings.table`, kept in deploy/docs/settings.md.
+"""All settings as a Markdown page: `python -m tools.chart.settings_page`, kept in deploy/docs/settings.md.
 
 Made from the model itself, so that no setting can be missing; a test checks that the page is up to date.
 """
@@ -14,7 +14,7 @@ from typing import Any
 from agent.model.rules import NODE_OPTIONS
 from agent.settings.cpu_options import KEY as CPU_OPTIONS
 from agent.settings.model import Settings
-from agent.settings.parsing import schema
+from tools.chart.settings_schema import schema
 
 KUBELET = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
 HEAD = f"""# Settings
