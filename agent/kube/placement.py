@@ -43,7 +43,7 @@ Taken = Mapping[int, Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class NumaPlacement:
     """What the object says of it.
 
     Attributes:
@@ -59,7 +59,7 @@ class Placement:
 
 def placement_of(
     machine: Machine, ledger: Ledger, inventory: DeviceInventory, pods: Iterable[Pod], taken: Taken
-) -> Placement:
+) -> NumaPlacement:
     """Return the placement of a node's containers.
 
     Args:
@@ -76,7 +76,7 @@ def placement_of(
         for name, requests in exclusive(pod, listed)
     }
     if len(asked) > MOST:
-        return Placement(f"not published: more than {MOST} containers")
+        return NumaPlacement(f"not published: more than {MOST} containers")
     left = {zone: dict(amounts) for zone, amounts in taken.items()}
     lacks, found = Counter[str](), list[int]()
     for _, (uid, name, requests) in sorted(asked.items()):
@@ -94,7 +94,7 @@ def placement_of(
     told = f"{len(found) - lacks.total()} of {len(found)} containers have a zone"
     if lacks:
         told += f"; lacking: {', '.join(f'{name} {count}' for name, count in lacks.most_common(REASONS))}"
-    return Placement(told, *encoded(found, len(left))) if lacks.total() < len(found) else Placement(told)
+    return NumaPlacement(told, *encoded(found, len(left))) if lacks.total() < len(found) else NumaPlacement(told)
 
 
 def encoded(places: list[int], zones: int) -> tuple[str, Mapping[int, str]]:

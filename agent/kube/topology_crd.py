@@ -24,7 +24,7 @@ from typing import Any
 from agent.errors import KubeError
 from agent.kube.client import MERGE, KubeClient
 from agent.kube.fingerprint import METHOD, counts, fingerprint
-from agent.kube.placement import METADATA, TOLD, VECTOR, Placement, placement_of
+from agent.kube.placement import METADATA, TOLD, VECTOR, NumaPlacement, placement_of
 from agent.model.devices import DeviceInventory
 from agent.model.fields import mappings_in
 from agent.model.idset import CpuSet
@@ -86,7 +86,7 @@ def topology_object(
     shown = rules.topology.policy if enforcing else Policy.NONE
     listed = frozenset(resources)
     counted = [pod for pod in pods if counts(pod, listed)]
-    placed = Placement("")
+    placed = NumaPlacement("")
     if placement is not None and shown is Policy.SINGLE_NUMA_NODE:
         each_zone = ((number, amounts.get(number, {})) for number in numbers)
         taken = {
@@ -95,7 +95,9 @@ def topology_object(
         }
         placed = placement_of(machine, ledger, placement, counted, taken)
     elif placement is not None:
-        placed = Placement(f"not published: a scheduler reads it under single-numa-node, and the policy is {shown}")
+        placed = NumaPlacement(
+            f"not published: a scheduler reads it under single-numa-node, and the policy is {shown}"
+        )
     zones = [
         _zone(number, machine, amounts.get(number, {}), resources, placed.vectors.get(number)) for number in numbers
     ]
