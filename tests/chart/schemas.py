@@ -23,7 +23,7 @@ from tests.peers import tools
 from tools.chart.kubernetes import OPERATOR
 
 LOCATION = "{{ .ResourceKind }}{{ .KindSuffix }}.json"
-MODULES = {"1.32.0": "v1.32.13", "1.34.0": "v1.34.4", "1.37.2": "v1.37.2"}
+MODULES = {"1.32.0": "v1.32.13", "1.34.0": "v1.34.4", "1.37.2": "v1.37.2", "1.38.0-beta.0": "v1.38.0-beta.0"}
 """Version that is asked for -> of k8s.io/kubernetes."""
 _CRDS = ("podmonitors", "prometheusrules")
 Json = dict[str, Any]

@@ -48,7 +48,7 @@ def test_helm_lints_without_a_word(values: Path) -> None:
 @names
 @pytest.mark.parametrize("version", schemas.MODULES)
 def test_every_object_is_what_kubernetes_knows(values: Path, version: str, tmp_path: Path) -> None:
-    """No unknown field, no key twice, for the oldest and the newest Kubernetes, and one between."""
+    """No unknown field, no key twice, for the oldest and the newest Kubernetes, one between, and a beta."""
     (tmp_path / "all.yaml").write_text(rendering.render("--values", values, version=version))
     location = f"{schemas.folder(version)}/{schemas.LOCATION}"
     done = subprocess.run(

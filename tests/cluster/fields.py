@@ -17,8 +17,9 @@ from typing import Any
 from tests.peers import tools
 
 FIELDS = Path(__file__).with_name("pod_fields.json")
-VERSIONS = {"1.32": "v1.32.13", "1.34": "v1.34.4", "1.37": "v1.37.2"}
-"""The oldest that the chart takes, the oldest that Kubernetes still mends, the newest -> of k8s.io/kubernetes."""
+VERSIONS = {"1.32": "v1.32.13", "1.34": "v1.34.4", "1.37": "v1.37.2", "1.38": "v1.38.0-beta.0"}
+"""The oldest that the chart takes, one between, the newest, a beta -> of k8s.io/kubernetes."""
+BETA = "1.38"
 _PARTS = {
     "metadata": "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",
     "spec": "io.k8s.api.core.v1.PodSpec",
@@ -45,7 +46,8 @@ def generated() -> str:
             for path, sample in _fields(definitions, name, part, deeper=True):
                 entry = found.setdefault(path, {"in": [], "verdict": before.get(path, {}).get("verdict", "")})
                 entry["in"].append(version)
-                entry["sample"] = sample
+                if version != BETA or "sample" not in entry:  # the server of the tests is of a release
+                    entry["sample"] = sample
     lines = (f"{json.dumps(path)}: {json.dumps(found[path], sort_keys=True)}" for path in sorted(found))
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

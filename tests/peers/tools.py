@@ -117,7 +117,7 @@ def module(path: str, version: str) -> Path:
     try:
         done = subprocess.run(
             [program, "mod", "download", "-json", f"{path}@{version}"], capture_output=True, text=True,
-            timeout=SECONDS, check=False, cwd="/",
+            timeout=SECONDS, check=False, cwd="/", env={**os.environ, **go.AS_ASKED},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise PeerMissingError(f"{path} {version} was not fetched within {SECONDS:.0f} s") from None
