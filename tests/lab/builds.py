@@ -9,7 +9,6 @@ disk()        root and programs as an ext4 file, and the kernel that boots it
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import subprocess
@@ -70,20 +69,11 @@ class Disk:
 
 @contextlib.contextmanager
 def making(target: Path) -> Iterator[Path | None]:
-    """A path to build at, renamed to `target` at the end; None when it is there already. One builder at a time."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / f".{target.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if target.exists():
-            yield None
-            return
-        peers.from_cache(target.name)
-        part = target.with_name(f".{target.name}.part")
-        try:
-            yield part
-            part.rename(target)
-        finally:
-            part.unlink(missing_ok=True)
+    """As `tests.peers.making`; where only the cache is asked, that it is not there is said."""
+    with peers.making(target) as part:
+        if part:
+            peers.from_cache(target.name)
+        yield part
 
 
 def run(log: str, *command: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None) -> None:

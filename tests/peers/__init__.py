@@ -12,7 +12,8 @@ import fcntl
 import hashlib
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from tests.peers import go
@@ -54,26 +55,43 @@ def build(name: str, *, ldflags: str = "", package: str = ".", arch: str = "", v
     for path in sorted(folder.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     target = CACHE / f"{name}{arch and f'-{arch}'}{versions and f'-{versions}'}-{digest.hexdigest()[:16]}"
-    with locked(target):
-        if not target.exists():
-            part = target.with_suffix(f".{os.getpid()}")
+    with making(target) as part:
+        if part:
             more = {"GOARCH": arch} if arch else {}
             flags = [f"-ldflags=-s -w {ldflags}", *([f"-modfile={versions}.mod"] if versions else [])]
             compiled(f"the peer {name}", "build", *flags, "-o", part, package, cwd=folder, **more)
-            part.rename(target)
+    return target
+
+
+def built(target: Path, name: str, files: Callable[[], Mapping[str, str]], *options: str) -> Path:
+    """A program of Go files that are made for it, built where it is not kept; raises PeerMissingError."""
+    with making(target) as part:
+        if part:
+            with tempfile.TemporaryDirectory() as folder:
+                for file, text in files().items():
+                    Path(folder, file).write_text(text, "utf-8")
+                compiled(name, "build", *options, "-o", part, ".", cwd=Path(folder), **go.AS_ASKED)
     return target
 
 
 @contextlib.contextmanager
-def locked(target: Path) -> Iterator[None]:
-    """One builder at a time of what several processes may want; what is there already is waited for by nobody."""
+def making(target: Path) -> Iterator[Path | None]:
+    """A path to build at, renamed to `target` at the end; None when that is there already. One builder at a time."""
     if target.exists():
-        yield
+        yield None
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     with (target.parent / f".{target.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        if target.exists():
+            yield None
+            return
+        part = target.with_name(f".{target.name}.part")
+        try:
+            yield part
+            part.rename(target)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def compiled(name: str, verb: str, *arguments: str | Path, cwd: Path = HERE, **more: str) -> None:

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.peers import CACHE, HERE, PeerMissingError, compiled, go, kubelets, locked, tools
+from tests.peers import CACHE, HERE, PeerMissingError, built, kubelets, tools
 
 SOURCE = HERE / "kubeletconfig"
 CUT = {
@@ -44,21 +41,17 @@ def decoder(minor: int) -> Path:
     """
     if minor not in kubelets.RELEASES:
         raise PeerMissingError(f"kubelet 1.{minor} is none of {', '.join(kubelets.RELEASES.values())}")
-    target, version = place(minor), kubelets.RELEASES[minor]
-    with locked(target):
-        if not target.exists():
-            with tempfile.TemporaryDirectory() as name:
-                folder = Path(name)
-                for path in SOURCE.glob("*.go"):
-                    shutil.copy(path, folder)
-                for number, text in enumerate(cut(tools.module(kubelets.MODULE, version))):
-                    (folder / f"cut{number}.go").write_text(text)
-                (folder / "go.mod").write_text(kubelets.module_of(version))
-                part = target.with_suffix(f".{os.getpid()}")
-                options = ("-buildvcs=false", "-mod=mod", "-ldflags=-s -w", "-tags", f"kubelet{minor}", "-o", part)
-                compiled(f"the decoder of kubelet {version}", "build", *options, ".", cwd=folder, **go.AS_ASKED)
-                part.rename(target)
-    return target
+    version = kubelets.RELEASES[minor]
+
+    def files() -> dict[str, str]:
+        cuts = enumerate(cut(tools.module(kubelets.MODULE, version)))
+        return {
+            **{path.name: path.read_text("utf-8") for path in SOURCE.glob("*.go")},
+            **{f"cut{number}.go": text for number, text in cuts}, "go.mod": kubelets.module_of(version),
+        }  # fmt: skip
+
+    options = ("-buildvcs=false", "-mod=mod", "-ldflags=-s -w", "-tags", f"kubelet{minor}")
+    return built(place(minor), f"the decoder of kubelet {version}", files, *options)
 
 
 def place(minor: int) -> Path:

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.peers import CACHE, HERE, KUBERNETES, PeerMissingError, compiled, go, kube, locked, tools
+from tests.peers import CACHE, HERE, KUBERNETES, PeerMissingError, built, go, kube, tools
 
 OWN = int(KUBERNETES.split(".")[1])
 """The minor of the lab's own control plane, whose kubelet is a part of the same program (`tests.peers.kube`)."""
@@ -46,19 +44,13 @@ def program(minor: int) -> Path:
     """
     if minor == OWN:
         return kube()
-    version, target, source = RELEASES[minor], place(minor), _source(minor)
-    with locked(target):
-        if not target.exists():
-            with tempfile.TemporaryDirectory() as folder:
-                shutil.copy(source, folder)
-                (Path(folder) / "go.mod").write_text(module_of(version))
-                part = target.with_suffix(f".{os.getpid()}")
-                named = "k8s.io/component-base/version"
-                flags = f"-s -w -X {named}.gitVersion={version} -X {named}.gitMajor=1 -X {named}.gitMinor={minor}"
-                options = ("-buildvcs=false", "-mod=mod", f"-ldflags={flags}", "-o", part)
-                compiled(f"{source.parent.name} {version}", "build", *options, ".", cwd=Path(folder), **go.AS_ASKED)
-                part.rename(target)
-    return target
+    version, source, named = RELEASES[minor], _source(minor), "k8s.io/component-base/version"
+    flags = f"-s -w -X {named}.gitVersion={version} -X {named}.gitMajor=1 -X {named}.gitMinor={minor}"
+    return built(
+        place(minor), f"{source.parent.name} {version}",
+        lambda: {source.name: source.read_text("utf-8"), "go.mod": module_of(version)},
+        "-buildvcs=false", "-mod=mod", f"-ldflags={flags}",
+    )  # fmt: skip
 
 
 def _source(minor: int) -> Path:

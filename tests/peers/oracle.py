@@ -15,9 +15,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.peers import PeerMissingError, compiled, making
 from tests.reference import ORACLE
-
-BUILD_SECONDS = 900
 
 
 class NoOracleError(Exception):
@@ -41,29 +40,16 @@ def oracle(source: Path = ORACLE, cache: Path | None = None, *, minor: int = OLD
     program = (cache or _cache()) / "oracle" / digest(source) / ("oracle" if minor == OLDEST else f"oracle-1.{minor}")
     if program.is_file():
         return program
-    go = shutil.which("go")
-    if go is None:
+    if shutil.which("go") is None:
         raise NoOracleError("there is no Go on this machine (https://go.dev/dl) to build the oracle with")
-    program.parent.mkdir(parents=True, exist_ok=True)
-    built = program.with_name(f"{program.name}.{os.getpid()}")
     of_minor = [] if minor == OLDEST else [f"-modfile=go-1.{minor}.mod", "-tags", f"kubelet1{minor}"]
     toolchain = {"GOTOOLCHAIN": TOOLCHAINS[minor]} if minor in TOOLCHAINS else {}
     try:
-        subprocess.run(
-            [go, "build", "-trimpath", *of_minor, "-o", str(built), "."],
-            cwd=source,
-            env={**os.environ, **toolchain},
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=BUILD_SECONDS,
-        )
-    except subprocess.CalledProcessError as error:
-        last = (error.stderr.strip().splitlines() or ["no message"])[-1]
-        raise NoOracleError(f"building the oracle failed: {last}") from error
-    except subprocess.TimeoutExpired as error:
-        raise NoOracleError(f"building the oracle took more than {BUILD_SECONDS} s") from error
-    built.replace(program)
+        with making(program) as part:
+            if part:
+                compiled("the oracle", "build", *of_minor, "-o", part, ".", cwd=source, **toolchain)
+    except PeerMissingError as error:
+        raise NoOracleError(str(error)) from error
     return program
 
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from agent.model.rules import Minor
-from tests.peers import CACHE, HERE, PeerMissingError, compiled, locked
+from tests.peers import CACHE, HERE, PeerMissingError, built
 
 MODULE = "github.com/google/cadvisor"
 VERSIONS = {
@@ -35,18 +33,10 @@ def reader(minor: Minor) -> Path:
     module, version = VERSIONS[minor]
     source = SOURCE.read_text("utf-8").replace(f"{MODULE}/", f"{module}/")
     target = CACHE / f"cadvisor-{version}-{hashlib.sha256(source.encode()).hexdigest()[:16]}"
-    with locked(target):
-        if not target.exists():
-            with tempfile.TemporaryDirectory() as folder:
-                (Path(folder) / "main.go").write_text(source, "utf-8")
-                head = "module numalign.io/tests/peers/cadvisor\n\ngo 1.24.0\n\n"
-                (Path(folder) / "go.mod").write_text(f"{head}require {module} {version}\n", "utf-8")
-                part = target.with_suffix(f".{os.getpid()}")
-                compiled(
-                    f"cadvisor {version}", "build", "-mod=mod", "-ldflags=-s -w", "-o", part, ".", cwd=Path(folder)
-                )
-                part.rename(target)
-    return target
+    needs = f"module numalign.io/tests/peers/cadvisor\n\ngo 1.24.0\n\nrequire {module} {version}\n"
+    return built(
+        target, f"cadvisor {version}", lambda: {"main.go": source, "go.mod": needs}, "-mod=mod", "-ldflags=-s -w"
+    )
 
 
 def read(program: Path, folders: Sequence[Path]) -> list[dict[str, Any]]:

@@ -17,12 +17,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-from tests.peers import CACHE, SECONDS, PeerMissingError, build, compiled, go, locked
+from tests.peers import CACHE, SECONDS, PeerMissingError, build, compiled, go, making
 
 TOOLS = CACHE.parent / "tools"
 _HELM_FLAGS = " ".join(
@@ -82,15 +82,12 @@ def _install(package: str, version: str, ldflags: str = "") -> Path:
     """Path of a program of a module; raises PeerMissingError when there is no Go or the build fails."""
     name = package.rpartition("/")[2]
     target = TOOLS / f"{name}-{version}"
-    folder = TOOLS / f".{name}-{os.getpid()}"
-    with locked(target):
-        if not target.exists():
-            try:
+    with making(target) as part:
+        if part:
+            with tempfile.TemporaryDirectory(dir=TOOLS) as folder:
                 flags = f"-ldflags=-s -w {ldflags}".rstrip()
-                compiled(f"{name} {version}", "install", flags, f"{package}@{version}", GOBIN=str(folder))
-                (folder / name).rename(target)
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
+                compiled(f"{name} {version}", "install", flags, f"{package}@{version}", GOBIN=folder)
+                Path(folder, name).rename(part)
     return target
 
 
@@ -98,14 +95,14 @@ def cyclonedx() -> Path:
     """A Python that has CycloneDX's own library with its schemas, by a lock with hashes."""
     lock = Path(__file__).parents[1] / "release/cyclonedx.txt"
     target = TOOLS / f"cyclonedx-{hashlib.sha256(lock.read_bytes()).hexdigest()[:16]}"
-    with locked(target / "ready"):
-        if not (target / "ready").exists():
+    with making(target / "ready") as part:
+        if part:
             pip = (target / "bin/pip", "install", "--quiet", "--require-hashes", "-r", lock)
             for command in ((sys.executable, "-m", "venv", "--clear", target), pip):
                 done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
                 if done.returncode:
                     raise PeerMissingError(f"CycloneDX's library cannot be installed:\n{done.stderr[-1000:]}")
-            (target / "ready").touch()
+            part.touch()
     return target / "bin/python"
 
 
