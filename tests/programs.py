@@ -65,11 +65,7 @@ def packages_of(names: Iterable[str]) -> list[str]:
 
 
 class ProgramMissingError(Exception):
-    """A program is not here.
-
-    Attributes:
-        program: its name.
-    """
+    """A program is not here."""
 
     def __init__(self, name: str) -> None:
         super().__init__(why_not([name]))

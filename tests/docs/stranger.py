@@ -31,12 +31,7 @@ _READS = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
 
 
 class Stranger:
-    """The user and the copy.
-
-    Attributes:
-        checkout: the copy.
-        rootless: whether the commands run without root.
-    """
+    """The user and the copy."""
 
     def __init__(self, folder: Path) -> None:
         self.checkout, self._own = folder / "numalign", folder / "tmp"

@@ -62,13 +62,7 @@ def define(plane: Plane) -> None:
 
 
 def install(plane: Plane, config: Mapping[str, Any], **more: Any) -> None:  # noqa: ANN401 - the chart's values
-    """Install or upgrade the chart.
-
-    Args:
-        plane: the cluster.
-        config: settings besides CONFIG.
-        more: the chart's values besides `values`.
-    """
+    """Install or upgrade the chart."""
     file = RUN / "values.yaml"
     broken = yaml.safe_load(BROKEN.read_text()) if BROKEN.exists() else {}
     file.write_text(json.dumps({**values(config), **more, **broken}))  # quotes all text: Helm reads 0108 as a number

@@ -61,15 +61,7 @@ keep them."""
 
 @dataclass(frozen=True)
 class Cell:
-    """One kind of node.
-
-    Attributes:
-        minor: of the kubelet.
-        cgroups: 1 or 2.
-        driver: of cgroups.
-        runtime: of containers.
-        linux: version of the kernel.
-    """
+    """One kind of node."""
 
     minor: int
     cgroups: int
@@ -185,12 +177,7 @@ def versions(nodes: Iterable[Node]) -> dict[str, str]:
 
 
 def unlike(cell: Cell, found: Mapping[str, str]) -> str:
-    """What of the versions that a cell's nodes told is not the cell's; "" where all is.
-
-    Args:
-        cell: that was to be started.
-        found: of `versions`.
-    """
+    """What of the versions that a cell's nodes told is not the cell's; "" where all is."""
     wanted = {
         "control plane": cell.plane,
         "kubelet": f"1.{cell.minor}.",

@@ -26,10 +26,6 @@ class Watch:
 
     With a thread per emulated processor QEMU now and then loses a timer on a busy machine; the guest then waits for
     ever. Stopping all processors for a moment and letting them go on makes them look again.
-
-    Args:
-        guests: asked for each time.
-        tell: told of each nudge.
     """
 
     def __init__(self, guests: Callable[[], Iterable[Guest]], tell: Callable[[str], None]) -> None:

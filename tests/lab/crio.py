@@ -46,12 +46,7 @@ POLICY: Any = {"default": [{"type": "insecureAcceptAnything"}]}
 
 
 def files(driver: str, *, nri: bool) -> Mapping[str, str]:
-    """Path -> text of what a guest needs.
-
-    Args:
-        driver: of cgroups.
-        nri: whether it speaks NRI.
-    """
+    """Path -> text of what a guest needs."""
     return {
         "/etc/crio/crio.conf": config(driver, nri=nri), "/etc/containers/registries.conf": REGISTRIES,
         "/etc/containers/policy.json": json.dumps(POLICY), "/etc/systemd/system/crio.service": UNIT,

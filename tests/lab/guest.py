@@ -81,10 +81,6 @@ class Reach:
 class Guest:
     """A machine that runs or may be started.
 
-    Args:
-        name: of its process and folder.
-        reach: how it is reached.
-
     Attributes:
         resting: its processors are stopped (`rest`).
     """

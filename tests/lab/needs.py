@@ -27,11 +27,7 @@ class LabError(Exception):
 
 
 class ProgramMissingError(LabError):
-    """A program of PROGRAMS is not here.
-
-    Attributes:
-        program: its name.
-    """
+    """A program of PROGRAMS is not here."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} is not installed: apt-get install {PROGRAMS[name]}")

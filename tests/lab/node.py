@@ -81,14 +81,7 @@ class Plan:
 
 
 class Node:
-    """A node of the lab; `run` executes commands in its guest.
-
-    Args:
-        name: of the Node and of the guest.
-        plan: what it is.
-        guest: where it is.
-        plane: who it belongs to.
-    """
+    """A node of the lab; `run` executes commands in its guest."""
 
     def __init__(self, name: str, plan: Plan, guest: Guest, plane: Plane) -> None:
         self.name, self.plan, self.guest, self.plane = name, plan, guest, plane

@@ -25,12 +25,7 @@ LEFT_OUT = RUN / "left-out.json"
 
 
 def write(lab: Lab | None, seconds: float) -> Path:
-    """Write it; what cannot be asked any more is left out.
-
-    Args:
-        lab: the lab while it runs.
-        seconds: of the whole run.
-    """
+    """Write it; what cannot be asked any more is left out."""
     head = (
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {seconds / 60:.1f} minutes in all, on {os.cpu_count()} CPUs "
         f"({platform.machine()}, Linux {platform.release()}). The guests' processors are emulated (QEMU TCG): "

@@ -162,13 +162,7 @@ def run(
 
 
 def due(kept: Mapping[str, Result], commit: str, within: float) -> list[Stage]:
-    """The parts that have not passed at this commit and that there is time for, in their order.
-
-    Args:
-        kept: what is known.
-        commit: of the work tree.
-        within: minutes.
-    """
+    """The parts that have not passed at this commit and that there is time for, in their order."""
     chosen = list[Stage]()
     for stage in STAGES:
         last = kept.get(stage.name)

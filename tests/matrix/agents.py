@@ -74,12 +74,7 @@ class Agent:
 
 
 class Agents:
-    """The template process, for as long as the context lasts. Thread-safe.
-
-    Args:
-        life: the module that has `live`.
-        forked: from this process.
-    """
+    """The template process, for as long as the context lasts. Thread-safe."""
 
     def __init__(self, life: str = LIFE, *, forked: bool = False) -> None:
         self._lock, self._life, self._forked = threading.Lock(), life, forked

@@ -131,11 +131,7 @@ class Node:
     # ---- the agent
 
     def start(self, *, ready: bool = True) -> Agent:
-        """Start the agent; returns when it serves, or has ended by itself (the caller asks `agent.alive`).
-
-        Args:
-            ready: wait for that.
-        """
+        """Start the agent; returns when it serves, or has ended by itself (the caller asks `agent.alive`)."""
         assert self.agent is None or not self.agent.alive
         log = self.folder / f"agent-{len(self.lives)}.log"
         self.agent = self._agents.start({

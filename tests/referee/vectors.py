@@ -32,14 +32,7 @@ def node_of(
     devices: Mapping[str, Mapping[str, int]] | None = None,
     memory: str = MEMORY[-1],
 ) -> Json:
-    """The same of a node to which nothing has happened yet.
-
-    Args:
-        machine: of shapes.MACHINES.
-        given: a sequence's `config`.
-        devices: a sequence's `devices`.
-        memory: of each node, in words.
-    """
+    """The same of a node to which nothing has happened yet."""
     config = config_of(given)
     return {
         "machine": _machine(parse_synthetic(description(machine, memory), name=machine)),

@@ -27,13 +27,7 @@ REVISION = "5" * 40
 
 @dataclass(frozen=True)
 class Released:
-    """A release.
-
-    Attributes:
-        plan: of it.
-        disk: where the registry keeps its blobs.
-        said: the lines of progress.
-    """
+    """A release."""
 
     plan: Plan
     disk: Path

@@ -39,16 +39,7 @@ def workload(name: str, replicas: int, cpu: str = "2", **more: Any) -> Json:  # 
 
 @dataclass
 class PaperNode:
-    """A node that decides with the real core.
-
-    Attributes:
-        name: of the node.
-        run: its engine.
-        labels: of its Node object.
-        spec: the same: taints, unschedulable.
-        pods: as the API server has them.
-        allocatable: of its Node object.
-    """
+    """A node that decides with the real core."""
 
     name: str
     run: DryRun
