@@ -6,7 +6,6 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -15,7 +14,6 @@ from agent import __version__
 from agent.host.checkpoint import Checkpoint
 from agent.model.ledger import Ledger
 from tests import scraped
-from tests.cluster.control_plane import ApiError
 from tests.lab import builds
 from tests.lab.guest import CommandError
 from tests.lab.needs import LabError, PromiseError
@@ -23,7 +21,6 @@ from tests.lab.node import KIND, STATIC, Node
 from tests.lab.places import ROOT, RUN
 from tests.lab.plane import Plane
 from tests.patience import until
-from tools import image
 
 RELEASE, NAMESPACE = "numalign", "numalign-system"
 CHART = ROOT / "charts" / "numalign"
@@ -34,7 +31,6 @@ CONFIG: dict[str, Any] = {**STATIC, "compatibility": "kubelet", "onMisalignment"
 BROKEN = RUN / "broken.yaml"
 """Further values of the chart while a product that is broken on purpose is in place (`broken.py`)."""
 READY = 300.0
-CONFLICT = 409
 FOLLOWS = 3.0
 """Seconds in which an agent, which looks four times a second, follows its file in an emulated machine."""
 
@@ -53,12 +49,7 @@ def values(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def define(plane: Plane) -> None:
     """The CRD that scheduler-plugins brings in a cluster that has it."""
-    for body in yaml.safe_load_all((ROOT / "deploy/crds/noderesourcetopologies.yaml").read_text()):
-        try:
-            plane.create(body)
-        except ApiError as error:
-            if error.status != CONFLICT:
-                raise
+    plane.ensure(*yaml.safe_load_all((ROOT / "deploy/crds/noderesourcetopologies.yaml").read_text()))
 
 
 def install(plane: Plane, config: Mapping[str, Any], **more: Any) -> None:  # noqa: ANN401 - the chart's values
@@ -101,11 +92,6 @@ def helm(plane: Plane, *arguments: str) -> None:
         )  # fmt: skip
     except LabError as error:
         raise PromiseError(str(error)) from error
-
-
-def archive() -> Path:
-    """The image as a file."""
-    return image.archive()
 
 
 def pod_of(node: Node) -> dict[str, Any] | None:

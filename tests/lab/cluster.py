@@ -19,6 +19,7 @@ from tests.lab.node import Node, Plan
 from tests.lab.places import RUN
 from tests.lab.plane import Plane
 from tests.peers import kubelets
+from tools import image
 
 TIMES = RUN / "times.json"
 """What took how many seconds in this run."""
@@ -163,26 +164,23 @@ class Lab(Pods):
             if path.is_dir() and path.name != "logs":
                 shutil.rmtree(path, ignore_errors=True)
 
-    def _timed(self, what: str) -> _Timed:
-        return _Timed(self.times, what)
+    def _timed(self, what: str) -> contextlib.AbstractContextManager[None]:
+        return _timed(self.times, what)
 
 
 def _images(runtime: str = builds.OWN_RUNTIME) -> Path:
     """The disk with the images of now."""
-    return store.image_disk([images.play(), agent.archive()], runtime)
+    return store.image_disk([images.play(), image.archive()], runtime)
 
 
-class _Timed:
+@contextlib.contextmanager
+def _timed(times: dict[str, float], what: str) -> Iterator[None]:
     """Writes down how long something took."""
-
-    def __init__(self, times: dict[str, float], what: str) -> None:
-        self._times, self._what, self._began = times, what, 0.0
-
-    def __enter__(self) -> None:
-        self._began = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        self._times[self._what] = time.monotonic() - self._began
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        times[what] = time.monotonic() - began
 
 
 def built(progress: Callable[[str], None]) -> dict[str, float]:
@@ -195,11 +193,11 @@ def built(progress: Callable[[str], None]) -> dict[str, float]:
         *((f"kubelet 1.{each}", partial(kubelets.program, each)) for each in minors),
         *((f"Debian {builds.LINUX[linux]}, {each}", partial(builds.root, linux, each)) for linux, each in systems),
         *((f"guests' disk, Linux {linux}, {each}", partial(builds.disk, linux, each)) for linux, each in systems),
-        ("play image", images.play), ("numalign image", agent.archive),
+        ("play image", images.play), ("numalign image", image.archive),
         *((f"images' disk, {each}", partial(_images, each)) for each in sorted({each for _, each in systems})),
     )  # fmt: skip
     for name, build in parts:
-        with _Timed(times, name):
+        with _timed(times, name):
             found = build()
         where = f" {found}" if isinstance(found, Path) else ""
         progress(f"built {name}: {times[name]:.0f} s{where}")

@@ -163,10 +163,6 @@ class Plane(Api):
     def start_part(self, name: str) -> None:
         procs.start(name, [self.folder / name, *getattr(self, f"_{name.replace('-', '_')}")()])
 
-    def stop_part(self, name: str) -> None:
-        """End one of PARTS; its data stay."""
-        procs.stop(name)
-
     def stop(self) -> None:
         for name in reversed(PARTS):
             procs.stop(name)

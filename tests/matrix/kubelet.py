@@ -225,7 +225,7 @@ class Kubelet:
             conditions = [each for each in status.get("conditions", []) if each["type"] != "PodResizePending"]
             status["conditions"] = conditions
 
-        self.api.from_kubelet(lambda: _void(self.api.change("pods", pod.key, write)))
+        self.api.from_kubelet(lambda: self.api.change("pods", pod.key, write))
 
     def _slices(self) -> Iterator[str]:
         for name in ("burstable", "besteffort"):
@@ -249,7 +249,3 @@ def _quota(spec: Object) -> str:
         return f"max {PERIOD}"
     share = int(text[:-1]) / 1000 if text.endswith("m") else int(text)
     return f"{int(share * PERIOD)} {PERIOD}"
-
-
-def _void(_body: Object) -> None:
-    """What is stored now is not needed."""

@@ -15,6 +15,7 @@ tell. The real one is asked in tests/cluster. One event loop serves all servers 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import itertools
 import json
@@ -110,7 +111,7 @@ class Api:
         self._news: list[asyncio.Event] = []
         self._fault = _Fault()
         self._old: tuple[int, dict[str, dict[str, Object]]] = (0, {})
-        self._deferred: list[Callable[[], None]] = []
+        self._deferred: list[Callable[[], object]] = []
         self._errors = itertools.cycle(ERRORS)
         self._loop = Loop.shared()
         self._runner: web.AppRunner
@@ -160,7 +161,7 @@ class Api:
             if body is not None:
                 self._announce(resource, "DELETED", body)
 
-    def from_kubelet(self, work: Callable[[], None]) -> None:
+    def from_kubelet(self, work: Callable[[], object]) -> None:
         """The kubelet's own words: while the server is away for all, they wait for its return."""
         with self._lock:
             if self._fault.name in ("away", "errors"):
@@ -264,7 +265,8 @@ class Api:
                 request.transport.abort()
             return web.Response(status=503)
         if fault.name == "slow":
-            await _within(fault.over, SLOW)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(fault.over.wait(), SLOW)
         status = 0
         if fault.name == "errors":
             status = next(self._errors)
@@ -362,10 +364,3 @@ class Api:
         self._store(resource, new, "MODIFIED")
         self._heard("PATCH", f"{resource}/status" if parts[-1] == "status" else resource, new, late)
         return self._json(brief(new))
-
-
-async def _within(event: asyncio.Event, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except TimeoutError:
-        return
