@@ -23,7 +23,7 @@ from typing import Any
 
 from agent.model.cgroup import Level
 from agent.model.idset import CpuSet
-from tests import patience, peers
+from tests import patience, peers, scraped
 from tests.cluster.control_plane import ApiError, ControlPlane
 from tests.cluster.nodes import Agent, Place
 from tests.cluster.objects import Object
@@ -255,20 +255,15 @@ def soak(cluster: ControlPlane, folder: Path, pods: int, seconds: float, *, paus
             time.sleep(0.2)
         assert not left, "\n".join(left)
         settle = time.monotonic() - settled
+        assert agent.process is not None
         figures = {
             "seconds": round(lasted, 1), "created": churn.created, "ended": churn.ended, "alive": len(churn.uids),
             "faults": churn.faults, "agreed after": round(settle, 2), "errors logged": agent.words().count('"error"'),
-            "resident MiB": _resident(agent), "patches": patches + agent.patches(),
+            "resident MiB": scraped.status(agent.process.pid, "VmRSS") // 1024, "patches": patches + agent.patches(),
         }  # fmt: skip
         assert "Traceback" not in agent.log.read_text(), agent.log.read_text()[-3000:]
     assert disagreements(place) == [], "after the end of the agent, too"
     return figures
-
-
-def _resident(agent: Agent) -> int:
-    assert agent.process is not None
-    lines = Path(f"/proc/{agent.process.pid}/status").read_text().splitlines()
-    return next(int(each.split()[1]) // 1024 for each in lines if each.startswith("VmRSS"))
 
 
 if __name__ == "__main__":
