@@ -27,6 +27,7 @@ class Reason(StrEnum):
     SHARED_POOL = "SharedPoolWouldBeEmpty"  # ours: the shared pool is never empty (safety rule S5)
     CEILING = "NamespaceCPUCeiling"  # ours: exclusiveCPUs, how many a namespace may hold on a node
     MEMORY = "InsufficientMemory"  # ours: none fits (defect D7), or it may not be bound (safety rule S7)
+    BEHIND = "BehindWaitingPods"  # ours: it fits, and would delay a pod that came before it (safety rule S11)
 
 
 UNSAVED = "unsaved"

@@ -8,14 +8,14 @@ from dataclasses import replace
 from agent.core.admission.node import Node
 from agent.core.admission.pressure import PressureCheck, unjudged
 from agent.core.admission.resize import changed, unfollowed
-from agent.core.admission.waiting import BEHIND, Waiting, may_pass
+from agent.core.admission.waiting import Waiting, behind, held_back_by
 from agent.core.devices.kubelet import Given, explained, handed_over
 from agent.core.request import exclusive, isolated, mixed
 from agent.core.request.annotations import DEVICES, PodSettings, Problem, pod_settings
 from agent.model.exclusive import AUTO, NONE
 from agent.model.ledger import Ledger
 from agent.model.notes import PREFIX
-from agent.model.outcome import Admitted, Outcome, Reason, Refusal
+from agent.model.outcome import Admitted, Outcome
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
 from agent.node.device_tracker import unheld
@@ -124,13 +124,15 @@ def decided(
     if given:
         ledger = handed_over(ledger, pod, given)
     outcome, waiting = _tried(node, ledger, known, judge), waits(known, node.rules)
-    young = now - switches.hold_back_others
-    if isinstance(outcome, Admitted) and (not waiting or may_pass(node, ledger, outcome.ledger, pod, line, young)):
+    young, holding = now - switches.hold_back_others, tuple[Waiting, ...]()
+    if isinstance(outcome, Admitted) and waiting:
+        holding = held_back_by(node, ledger, outcome.ledger, pod, line, young)
+    if isinstance(outcome, Admitted) and not holding:
         return (_adopted(outcome.ledger, known) if ran else outcome.ledger), known
     if unwritable:  # what ended may hold the room only because that could not be saved
         return unheld(node, ledger, pod.uid), replace(known, refusal=not_saved(unwritable), unsaved=True)
     if isinstance(outcome, Admitted):
-        refusal = Refusal(Reason.TOPOLOGY, BEHIND)
+        refusal = behind(node, holding)
     else:
         refusal = explained(outcome.refusal, ledger, node.inventory, pod)  # the ledger after it may lack what it held
         ledger = outcome.ledger

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from agent.core.admission.waiting import BEHIND, FINAL, OPEN
+from agent.core.admission.waiting import FINAL, OPEN
 from agent.core.devices.kubelet import handed_over
-from agent.model.outcome import HOLDER, Admitted
+from agent.model.outcome import HOLDER, Admitted, Reason
 from agent.model.pod import Stage
 from agent.model.rules import OnMisalignment
 from agent.node.state import State
@@ -54,7 +54,7 @@ def held_up(state: State, known: TrackedPod, now: float, running: Collection[str
         running: uids of the pods of which a container exists.
     """
     refusal = known.refusal
-    if refusal is None or known.unsaved or known.ran or FINAL in refusal.facts or BEHIND in refusal.message:
+    if refusal is None or known.unsaved or known.ran or FINAL in refusal.facts or refusal.reason is Reason.BEHIND:
         return known
     near = leavers(state, known.pod.uid, running)[:MOST_TRIED]
     if not near or _fits(state, known, ()) or not _fits(state, known, near):

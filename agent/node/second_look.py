@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from agent.core.admission.waiting import FINAL, OPEN, may_pass
+from agent.core.admission.waiting import FINAL, OPEN, held_back_by
 from agent.model.outcome import HOLDER, Refusal
 from agent.model.rules import OnMisalignment
 from agent.node import transitions
@@ -107,9 +107,9 @@ def _one(state: State, known: TrackedPod, at: Moment) -> Transition:
     if new.refusal is not None:
         return _refused_again(state, step.state, known, new, at)
     line, young = queue_of(state.pods, state.node.rules), at.now - state.switches.hold_back_others
-    if may_pass(state.node, state.ledger, step.state.ledger, pod, line, young):
-        return replace(step, to_report=(pod,))
-    return Transition(state)
+    if held_back_by(state.node, state.ledger, step.state.ledger, pod, line, young):
+        return Transition(state)
+    return replace(step, to_report=(pod,))
 
 
 def _decided_now(state: State, known: TrackedPod, was: Refusal, at: Moment) -> TrackedPod:

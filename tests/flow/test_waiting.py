@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission.waiting import FINAL
+from agent.core.admission.waiting import BEHIND, FINAL
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
+from agent.model.outcome import Reason
 from agent.node.tracked_pod import most_waiting
 from tests.flow.world import World, container, manifest
 
@@ -62,7 +63,11 @@ def test_s11_a_small_pod_neither_passes_to_the_harm_of_the_head_nor_is_blocked_b
     assert "requested=3, available=1" in head.message
     world.see(manifest("small", container(cpu="1"), created=2, **WAIT))
     assert world.holds("small") == ""
-    assert "delay" in verdicts(world).verdict("small")
+    refusal = world.engine.pods["small"].refusal
+    assert refusal is not None
+    assert (refusal.reason, refusal.facts["before"], refusal.facts["requested"]) == (Reason.BEHIND, 1, {"cpu": 3})
+    numbers = "it fits now, and would delay default/head, which waits for 3 CPUs (1 pod waits before it)"
+    assert verdicts(world).verdict("small") == f"{BEHIND}: {numbers}"
     world.see(manifest("shares", container(cpu="500m"), created=3, **WAIT))
     assert verdicts(world).verdict("shares") == ""
 

@@ -23,10 +23,12 @@ from math import inf
 from agent.core.admission.node import Node
 from agent.core.admission.pressure import PressureCheck, unjudged
 from agent.core.devices.kubelet import explained
+from agent.core.request.amounts import pod_exclusive_count, pod_limits, pod_memory_requests
 from agent.core.request.annotations import PodSettings
 from agent.model.ledger import Ledger
-from agent.model.outcome import Admitted, Refusal
+from agent.model.outcome import Admitted, Reason, Refusal
 from agent.model.pod import Pod
+from agent.model.quantity import units
 
 MOST_DEPARTURES = 64
 """So many single departures are looked at, the latest pods first: a bound on the time, not on the rule."""
@@ -97,17 +99,26 @@ def hopeless(node: Node, pod: Pod, settings: PodSettings, prepare: Prepare = _as
     return replace(found, message=text, facts={**found.facts, FINAL: "never"})
 
 
-def may_pass(
+def held_back_by(
     node: Node, without: Ledger, within: Ledger, pod: Pod, ahead: Sequence[Waiting], young: float = -inf
-) -> bool:
-    """Return True if a newcomer that fits may go in before the pods that wait.
+) -> tuple[Waiting, ...]:
+    """Return the pods that hold back a newcomer that fits, in order of arrival; none if it may go in before them.
 
-    It must not delay the first pod that holds it back. All waiting pods of its own namespace hold it back, and those
-    of other namespaces that came after `young`.
+    It must not delay the first of them. All waiting pods of its own namespace can hold it back, and those of other
+    namespaces that came after `young`.
     """
-    holding = (each for each in by_arrival(ahead) if each.since > young or each.pod.namespace == pod.namespace)
-    head = next(holding, None)
-    return head is None or _harmless(node, without, within, head)
+    holding = [each for each in by_arrival(ahead) if each.since > young or each.pod.namespace == pod.namespace]
+    return tuple(holding) if holding and not _harmless(node, without, within, holding[0]) else ()
+
+
+def behind(node: Node, holding: Sequence[Waiting]) -> Refusal:
+    """Refuse a newcomer that fits because of the pods that hold it back, with what the first of them asks for."""
+    first = holding[0].pod
+    memory = pod_memory_requests(first, node.rules) if node.rules.memory.static else {}
+    devices = {name: units(milli) for name, milli in pod_limits(first).items() if "/" in name}
+    asked = {"cpu": pod_exclusive_count(first, node.rules), **memory, **devices}
+    facts = {"before": len(holding), "first": first.key, "requested": {name: n for name, n in asked.items() if n}}
+    return Refusal(Reason.BEHIND, BEHIND, facts=facts)
 
 
 def let_in(
@@ -132,7 +143,7 @@ def let_in(
     for each in by_arrival(queue):
         before = prepare(ledger, each.pod)
         outcome = judge(node, before, node.admit(before, each.pod, each.settings), each.pod)
-        if isinstance(outcome, Admitted) and may_pass(node, ledger, outcome.ledger, each.pod, ahead, young):
+        if isinstance(outcome, Admitted) and not held_back_by(node, ledger, outcome.ledger, each.pod, ahead, young):
             ledger = outcome.ledger
             entered.append(each.pod)
         else:

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from agent.core.admission.node import Node
 from agent.core.admission.pod import Step
-from agent.core.admission.waiting import BEHIND
 from agent.core.devices.kubelet import APART
 from agent.core.explain.case import Case
 from agent.core.explain.merges import MergeExplainer
@@ -39,7 +38,7 @@ def with_cause(
         refusal: what came of it.
         prepare: gives the pod on an empty node what it holds already (devices that the kubelet chose).
     """
-    if refusal.cause != RefusalCause() or BEHIND in refusal.message or APART in refusal.message:
+    if refusal.cause != RefusalCause() or APART in refusal.message:
         return refusal
     cause = RefusalCause(in_plain_words(refusal))
     if refusal.reason is Reason.TOPOLOGY:
@@ -48,9 +47,9 @@ def with_cause(
         cause = replace(alone, never=True) if alone.text else _cause(node, case)
         lead = "even an empty node would refuse it: " if cause.never and EVEN_EMPTY not in cause.text else ""
         said = counted(case.pod, node.rules) if cause.text else ""
-        text = f"{lead}{cause.text}{f' ({said})' if said else ''}"
-        cause = replace(cause, text=text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}...")
-    return replace(refusal, cause=cause)
+        cause = replace(cause, text=f"{lead}{cause.text}{f' ({said})' if said else ''}")
+    text = cause.text
+    return replace(refusal, cause=replace(cause, text=text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."))
 
 
 def _cause(node: Node, case: Case) -> RefusalCause:

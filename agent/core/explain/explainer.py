@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from agent.core.admission.node import Node
 from agent.core.admission.pod import Step
-from agent.core.admission.waiting import BEHIND, hopeless
+from agent.core.admission.waiting import hopeless
 from agent.core.confine import align_requested
 from agent.core.devices.claims import told
 from agent.core.devices.kubelet import explained, given_to, handed_over
@@ -178,7 +178,7 @@ class _Explainer:
     def _refused(self, run: _Run, before: Refusal | None, got: tuple[Holding, ...]) -> Explanation:
         found = Found()
         if run.ledger is not None:
-            behind = before is not None and BEHIND in before.message
+            behind = before is not None and before.reason is Reason.BEHIND
             first = "pods that wait are served first; alone" if behind else "there is room by now: tried again"
             self.notes.append(f"{first}, it would get in: {self._would(run.ledger)}")
         elif self.search:
@@ -253,7 +253,7 @@ class _Explainer:
             run.refusal, self.settings.on_misalignment or rules.on_misalignment,
             hypothetical=self.standing.hypothetical, runs=self.record is not None,
             adopted=bool(self.record and self.record.adopted),
-            fits_now=run.ledger is not None and not (run.refusal and BEHIND in run.refusal.message),
+            fits_now=run.ledger is not None and not (run.refusal and run.refusal.reason is Reason.BEHIND),
             beyond=self.beyond, partly=self.partly,
         )  # fmt: skip
         summary, reasons = answer(facts)

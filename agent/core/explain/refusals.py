@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent.core.cpus.pods import NO_ROOM_FOR_INITS, NO_ROOM_FOR_SHARED
-from agent.core.explain.words import amount, bare
+from agent.core.explain.words import amount, bare, listing
 from agent.model.outcome import COUNTED, Reason, Refusal
 
 _BEGINNINGS = (
@@ -33,6 +33,8 @@ def in_plain_words(refusal: Refusal) -> str:
         text = no_room(refusal.message)
     elif refusal.reason is Reason.MEMORY:
         text = _memory(facts)
+    elif refusal.reason is Reason.BEHIND:
+        text = _behind(facts)
     elif refusal.reason is Reason.UNEXPECTED:
         text = _unexpected(refusal)
     counted = str(facts.get(COUNTED, ""))
@@ -86,6 +88,14 @@ def _memory(facts: Mapping[str, object]) -> str:
             f"it asks for {amount(name, requested[name])}, and {bare(name, left) if left else 'none'} are free"
         )
     return ", ".join(found)
+
+
+def _behind(facts: Mapping[str, object]) -> str:
+    before, requested = _number(facts, "before"), facts.get("requested")
+    asked = requested.items() if isinstance(requested, Mapping) else ()
+    waits = f"waits for {listing(amount(name, count) for name, count in asked)}" if asked else "waits"
+    place = "1 pod waits" if before == 1 else f"{before} pods wait"
+    return f"it fits now, and would delay {facts.get('first')}, which {waits} ({place} before it)"
 
 
 def _unexpected(refusal: Refusal) -> str:
