@@ -5,7 +5,8 @@ The kubelet says all of this with nil maps, nil lists and empty lists (kubelet r
     NO_PREFERENCE   any placement will do                       kubelet: nil, or an empty map
     IMPOSSIBLE      no placement will do                        kubelet: an empty list
     Demand          which node sets will do, described, not listed (`agent.core.merge.demand`)
-    tuple[Hint,..]  which node sets will do, listed (parity, explain, providers of few hints)
+
+A `Hint` is what the merge makes of all answers. Listed hints (`agent.core.merge.demand.listed`) are for explanations.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     provider       what the admission asks of each manager of resources with a place
     demand         which node sets would do for one resource, described instead of listed
     inputs         the answers as the merge reads them
-    merge          all four policies; `listed` and `described` are its two ways, with theorems
+    merge          all four policies, and the theorems that `described` carries out
+    firm           under best-effort, CPUs and memory stay together before devices
     search         the best node set of a size, within a budget (slack: what a drop costs)
     masks, needs, order    node sets as ints, sums they must reach, which of two is better
     reasons        why, as data (reasoning: found after the merge, on request)

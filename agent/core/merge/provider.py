@@ -1,7 +1,16 @@
-"""Provider: what the admission asks of each manager of resources with a place. A fourth one is one file.
+"""Provider: what the admission asks of each manager of resources with a place.
 
-Order everywhere (kubelet rule 2.3): devices, CPUs, memory, then others by name. Each method is a pure function of its
-arguments; state lives in the Ledger, and a new Ledger is the result.
+Devices, CPUs and memory are asked in this order, then all further ones by name (kubelet rule 2.3). Each method is a
+pure function of its arguments: what pods hold is in the Ledger, and a new Ledger is the result. A further provider
+keeps it in `Ledger.others` under its name, if it holds anything.
+
+A further provider is one class, and one of the `extra_providers` that `agent.app.setup` gives `Node`;
+`agent.core.devices.claims` is an example. Merge, policy and explanations take it as any other. Three things know the
+managers by name: the numbers of an explanation (`agent.core.explain.supply`), the judgement whether a grant is
+aligned (`agent.core.admission.alignment`), and the summary of a node for forecasts (`agent.forecast.node_summary`).
+
+A decision asks once for each container, or once for the pod under scope pod. Looks ahead, explanations and forecasts
+ask hundreds of times: an answer takes microseconds, and it is the same for the same arguments.
 """
 
 from __future__ import annotations
@@ -27,22 +36,36 @@ class Provider(Protocol):
 
     @property
     def name(self) -> str:
-        """One word, for reasons and metrics."""
+        """Name the provider in one word: the order of further ones, their key in the ledger, explanations."""
 
     def container_hints(self, ledger: Ledger, pod: Pod, container: Container) -> Answer:
-        """Where this container's share could lie."""
+        """Say where a container's share could lie (scope container). The containers before it hold theirs already.
+
+        Called before `allocate` of the same container, and again in looks ahead. Never under policy none.
+        """
 
     def pod_hints(self, ledger: Ledger, pod: Pod) -> Answer:
-        """Where the whole pod's share could lie (scope pod)."""
+        """Say where the whole pod's share could lie (scope pod). Called once, before any `allocate`."""
 
     def allocate(self, ledger: Ledger, pod: Pod, container: Container, affinity: Hint) -> Ledger | Refusal:
-        """Take what the container asks for, within the affinity as far as the rules say."""
+        """Take what the container asks for, within the affinity as far as the rules say.
+
+        Called for each container in order, once the policy has accepted the merged affinity, and in looks ahead. A
+        refusal ends the admission of the pod; what was taken before is dropped with the ledger that has it.
+        """
 
     def allocate_pod(self, ledger: Ledger, pod: Pod, affinity: Hint) -> Ledger | Refusal:
-        """Take what a pod with pod-level resources asks for (PodLevelResourceManagers, scope pod)."""
+        """Take what a pod with pod-level resources asks for (PodLevelResourceManagers, scope pod).
+
+        Called once, instead of `allocate`.
+        """
 
     def started(self, ledger: Ledger, pod: Pod, container: Container) -> Ledger:
-        """The runtime created the container: what earlier init containers held may go (kubelet rule 5.9)."""
+        """Release what earlier init containers held: the runtime created this container (kubelet rule 5.9)."""
 
     def release(self, ledger: Ledger, uid: str, container: str | None = None) -> Ledger:
-        """Give back what one container (or, with None, the whole pod, inits first) holds."""
+        """Give back what one container (or, with None, the whole pod, inits first) holds.
+
+        Called when a pod leaves, and in each search for what its departure would make possible. For a pod that holds
+        nothing it returns the same ledger.
+        """
