@@ -63,7 +63,7 @@ def tree(machine: Machine, ledger: Ledger | None = None, *, full: bool = False) 
     yield top
     yield from _distances(machine, full=full)
     if scene.holders:
-        yield Text("\nwho holds what", style="bold")
+        yield Text("\nwhat each pod holds", style="bold")
         yield from (_told(holder) for holder in scene.holders)
     yield from (Text(f"warning: {clean(text)}", style="yellow") for text in machine.warnings)
 

@@ -238,11 +238,11 @@ def _sentences(lacking: list[ObstacleView], tell: Callable[[ObstacleView], str])
 
 def _where(good: dict[ObstacleView, list[NodeSet]], node: Node) -> str:
     """What fits where; what fits on every node is left out, since that is no part of the trouble."""
-    event_log = {view: places for view, places in good.items() if len(places) < len(node.seen.nodes)}
+    narrow = {view: places for view, places in good.items() if len(places) < len(node.seen.nodes)}
     parts = [
         f"{view.what}{f', which must include {view.left},' if view.left else ''} "
         f"{verb(view.hint_list.resource, view.hint_list.amount or 1, 'fits', 'fit')} on {_places(places)}"
-        for view, places in (event_log if len(event_log) > 1 else good).items()
+        for view, places in (narrow if len(narrow) > 1 else good).items()
     ]
     return listing(parts)
 
