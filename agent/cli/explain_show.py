@@ -19,13 +19,13 @@ from rich.text import Text
 from agent.cli import show as tables
 from agent.core.explain.serialize import capital
 from agent.core.explain.values import (
-    Candidate,
     Explanation,
     HintList,
-    HintSource,
     Holding,
+    ListStance,
     LossReason,
     Merge,
+    Origin,
     Verdict,
 )
 from agent.core.explain.words import bare, millis, on, sets, size
@@ -36,8 +36,8 @@ COLOUR = {
     Verdict.LEFT_ALONE: "dim", Verdict.UNSCHEDULABLE: "red",
 }  # fmt: skip
 _FROM = {
-    HintSource.POD: "the pod's own", HintSource.NODE: "the node's", HintSource.ADMISSION: "the node's when it came",
-    HintSource.CONFINED: "as for all pods that ask to be confined",
+    Origin.POD: "the pod's own", Origin.NODE: "the node's", Origin.ADMISSION: "the node's when it came",
+    Origin.CONFINED: "as for all pods that ask to be confined",
 }  # fmt: skip
 _NAME = re.compile(r"[a-z0-9-]+: ", re.ASCII)
 """A container's name begins the sentence, and keeps its letters."""
@@ -161,9 +161,9 @@ def _merge(merge: Merge) -> Iterator[Table | str]:
     table = _table("hint provider", "asks for", "free, by NUMA node", "preferred node sets", "others")
     for said in merge.hint_lists:
         name = said.provider if said.resource in ("", "cpu", "memory") else f"{said.provider}: {said.resource}"
-        if said.stand is Candidate.INDIFFERENT and not said.resource:
+        if said.stand is ListStance.INDIFFERENT and not said.resource:
             continue  # nothing of this kind is asked for
-        if said.stand is Candidate.INDIFFERENT:
+        if said.stand is ListStance.INDIFFERENT:
             table.add_row(escape(name), "-", "-", "any", "-")
             continue
         asks = bare(said.resource, said.amount) if said.amount else "-"
@@ -189,7 +189,7 @@ def _free(said: HintList) -> str:
 
 
 def _preferred(said: HintList) -> str:
-    if said.stand is Candidate.IMPOSSIBLE:
+    if said.stand is ListStance.IMPOSSIBLE:
         return "none: impossible"
     count = said.preferred_count if said.preferred_count is not None else len(said.preferred)
     if said.preferred:

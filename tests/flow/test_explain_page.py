@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from agent.core.explain.values import AsOf, Candidate, HintSource, Lever, LossReason, MergeRule, Verdict
+from agent.core.explain.values import AsOf, Lever, ListStance, LossReason, MergeRule, Origin, Verdict
 from agent.forecast.whatif import Difference
 from tests.flow.explain_page import PAGE, README, examples, output
 
@@ -32,7 +32,7 @@ def test_every_key_and_word_is_documented(tmp_path: Path) -> None:
         keys |= {key for merge in body.get("merges", []) for each in merge["said"] for key in each}
     words = {
         word.value
-        for kind in (Verdict, AsOf, HintSource, Candidate, MergeRule, LossReason, Lever, Difference)
+        for kind in (Verdict, AsOf, Origin, ListStance, MergeRule, LossReason, Lever, Difference)
         for word in kind
     }
     assert {each for each in keys | words if f"`{each}`" not in text} == set()

@@ -39,7 +39,7 @@ from agent.core.explain.obstacles import ObstacleView, obstacles
 from agent.core.explain.remedies import TRIES, _Search
 from agent.core.explain.serialize import capital, lines, to_json
 from agent.core.explain.standing import PodStanding
-from agent.core.explain.values import AsOf, Candidate, Explanation, HintList, Lever, LossReason, Verdict
+from agent.core.explain.values import AsOf, Explanation, HintList, Lever, ListStance, LossReason, Verdict
 from agent.core.explain.words import size, spread
 from agent.core.merge.demand import Demand, Family, Need
 from agent.core.request.exempt import Exemptions
@@ -323,7 +323,7 @@ def test_large_machines_are_summarised() -> None:
     """With sixteen nodes no hint is listed: counts, sums and the rule are told instead."""
     found = carried_out(next(case for case in PLACEMENTS if case["machine"].startswith("4 sockets x 4"))).found
     said: HintList = found.merges[0].hint_lists[0]
-    assert (said.stand, said.hints, said.size, said.least) == (Candidate.HINTS, None, 1, 2)
+    assert (said.stand, said.hints, said.size, said.least) == (ListStance.HINTS, None, 1, 2)
     assert sum(said.free.values()) == 16
     assert found.merges[0].rule_text.endswith("2 NUMA nodes, as many as the neediest of them takes at least")
     assert isinstance(found, Explanation)
@@ -332,7 +332,7 @@ def test_large_machines_are_summarised() -> None:
 def test_a_search_that_ended_early_is_told_and_nothing_is_made_up_of_an_empty_machine() -> None:
     """Memory and huge pages on dozens of uneven nodes may take too long: that ends no explanation with a fault."""
     node, each = managers_of("24 sockets x 1 node x 1 core, 4G per node"), dict.fromkeys(range(24), 4 << 30)
-    said = HintList("memory", "memory", Candidate.HINTS, 8 << 30, each, each)
+    said = HintList("memory", "memory", ListStance.HINTS, 8 << 30, each, each)
     unknown = Demand(Family((1 << 24) - 1, (Need(8 << 30, tuple(each.values())),)))
     pod = pod_from(manifest("solver"))
     (sentence,) = obstacles(node, pod, [ObstacleView(said, unknown)], node.start(), Policy.BEST_EFFORT)

@@ -29,7 +29,7 @@ from agent.core.explain.requested import requested_resources
 from agent.core.explain.standing import PodStanding
 from agent.core.explain.summary import Facts, answer, fate
 from agent.core.explain.supply import Counter
-from agent.core.explain.values import AsOf, Explanation, HintSource, Holding, Merge, Verdict
+from agent.core.explain.values import AsOf, Explanation, Holding, Merge, Origin, Verdict
 from agent.core.request import isolated
 from agent.core.request.annotations import PodSettings, pod_settings
 from agent.model.ledger import Ledger, PodRecord
@@ -109,7 +109,7 @@ class _Explainer:
         return Explanation(
             self.pod.key, self.pod.uid, self.pod.qos.value, Verdict.LEFT_ALONE,
             summary=f"{self.pod.key} is left alone: {why}",
-            policy=topology.policy, policy_from=HintSource.NODE, scope=topology.scope, scope_from=HintSource.NODE,
+            policy=topology.policy, policy_from=Origin.NODE, scope=topology.scope, scope_from=Origin.NODE,
             reasons=(
                 f"{held}, and keeps that until it ends" if held
                 else "it is neither refused nor pinned; it runs on the shared pool",
@@ -264,7 +264,7 @@ class _Explainer:
             self.pod.key, self.pod.uid, self.pod.qos.value, verdict, summary,
             policy=policy, policy_from=_source(self.settings.policy, policy, rules.topology.policy),
             scope=Scope.POD if confined else scope,
-            scope_from=HintSource.CONFINED if confined else _source(self.settings.scope, scope, rules.topology.scope),
+            scope_from=Origin.CONFINED if confined else _source(self.settings.scope, scope, rules.topology.scope),
             fate=fate(facts), reasons=reasons, requests=facts.requests, merges=run.merges, holdings=got,
             refusal=run.refusal, remedies=found.remedies, searched=found.searched, as_of=as_of,
             notes=(
@@ -282,7 +282,7 @@ def refusal_in(record: PodRecord) -> Refusal | None:
     return Refusal(Reason(word), message) if colon and word in set(Reason) else None
 
 
-def _source(asked: Policy | Scope | None, now: Policy | Scope, default: Policy | Scope) -> HintSource:
+def _source(asked: Policy | Scope | None, now: Policy | Scope, default: Policy | Scope) -> Origin:
     if asked is not None and asked == now:
-        return HintSource.POD
-    return HintSource.NODE if now == default else HintSource.ADMISSION
+        return Origin.POD
+    return Origin.NODE if now == default else Origin.ADMISSION

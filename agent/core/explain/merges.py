@@ -16,7 +16,7 @@ from agent.core.explain.obstacles import ObstacleView, lacks, leftover, obstacle
 from agent.core.explain.ranking import Ranking
 from agent.core.explain.requested import requested_resources
 from agent.core.explain.supply import Counter
-from agent.core.explain.values import Candidate, HintList, Merge, MergeRule
+from agent.core.explain.values import HintList, ListStance, Merge, MergeRule
 from agent.core.explain.words import amount, nodes_count, sets, spread
 from agent.core.merge.demand import Demand, fewest
 from agent.core.merge.needs import Budget
@@ -95,7 +95,7 @@ class MergeExplainer:
     def _said(self, step: Step, provider: str, voice: Voice) -> HintList:
         supply = self.counter.supply(step.ledger, step.container, provider, voice.resource)
         if voice.stance is not None:
-            stand = Candidate.IMPOSSIBLE if voice.stance is IMPOSSIBLE else Candidate.INDIFFERENT
+            stand = ListStance.IMPOSSIBLE if voice.stance is IMPOSSIBLE else ListStance.INDIFFERENT
             said = HintList(provider, voice.resource, stand, supply.amount, supply.free, supply.capacity)
             return _with_sentence(said, supply.total)
         hints = voice.hints
@@ -110,7 +110,7 @@ class MergeExplainer:
         said = HintList(
             provider,
             voice.resource,
-            Candidate.HINTS,
+            ListStance.HINTS,
             supply.amount,
             supply.free,
             supply.capacity,
@@ -140,7 +140,7 @@ def _with_sentence(said: HintList, total: int) -> HintList:
 
 
 def _sentence(said: HintList, total: int) -> str:
-    if said.stand is Candidate.INDIFFERENT:
+    if said.stand is ListStance.INDIFFERENT:
         what = f"{said.provider} ({said.resource})" if said.resource else said.provider
         return f"{what}: nothing to place, any NUMA node will do"
     if said.provider == AHEAD:
@@ -148,7 +148,7 @@ def _sentence(said: HintList, total: int) -> str:
         return f"{said.resource}, which comes later, leaves {left} to it"
     head = f"{amount(said.resource, said.amount)}" if said.amount else said.resource or said.provider
     free = f"; free: {spread(said.resource, said.free)}" if said.free else ""
-    if said.stand is Candidate.IMPOSSIBLE:
+    if said.stand is ListStance.IMPOSSIBLE:
         short = total < said.amount
         whole = f" ({total} free on the whole machine)" if short and said.resource == "cpu" else ""
         return f"{head}: no set of NUMA nodes will do{whole}{free}"

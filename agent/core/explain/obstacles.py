@@ -13,7 +13,7 @@ from agent.core.admission.node import Node
 from agent.core.cpus.pods import empty_pool
 from agent.core.devices.books import left_by_inits
 from agent.core.explain.refusals import no_room
-from agent.core.explain.values import Candidate, HintList
+from agent.core.explain.values import HintList, ListStance
 from agent.core.explain.words import (
     CPU,
     EVEN_EMPTY,
@@ -63,7 +63,7 @@ def obstacles(node: Node, pod: Pod, views: list[ObstacleView], ledger: Ledger, p
     """Why nothing is preferred by all; under single-numa-node, why no one node is."""
     if node.rules.pod_level_managers and pod.pod_level and empty_pool(pod):
         return (no_room(empty_pool(pod)),)
-    impossible = [view for view in views if view.hint_list.stand is Candidate.IMPOSSIBLE]
+    impossible = [view for view in views if view.hint_list.stand is ListStance.IMPOSSIBLE]
     if impossible:
         single = policy is Policy.SINGLE_NUMA_NODE
         return tuple(dict.fromkeys(_nowhere(view, ledger, single=single) for view in impossible))
@@ -76,7 +76,7 @@ def obstacles(node: Node, pod: Pod, views: list[ObstacleView], ledger: Ledger, p
 def lacks(node: Node, views: list[ObstacleView], policy: Policy) -> tuple[UnmetRequest, ...]:
     """The same as values; what fits on every node by itself is left out, since that is no part of the trouble."""
     places = _single_nodes if policy is Policy.SINGLE_NUMA_NODE else _preferred
-    asked = [view for view in views if view.demand or view.hint_list.stand is Candidate.IMPOSSIBLE]
+    asked = [view for view in views if view.demand or view.hint_list.stand is ListStance.IMPOSSIBLE]
     found = {view: places(view, node)[:MOST_PLACES] for view in asked}
     return tuple(
         UnmetRequest(view.hint_list.resource, view.hint_list.amount, dict(view.hint_list.free), tuple(fits))

@@ -12,7 +12,7 @@ from agent.core.admission.ahead import AHEAD
 from agent.core.admission.node import Node
 from agent.core.admission.pod import Step
 from agent.core.explain.obstacles import ObstacleView
-from agent.core.explain.values import Candidate, LossReason, MergeRule, RequestedResources, RunnerUp
+from agent.core.explain.values import ListStance, LossReason, MergeRule, RequestedResources, RunnerUp
 from agent.core.explain.words import CPU, alternatives, amount, listing, nodes_count, on, sets
 from agent.core.merge.order import Order
 from agent.model.idset import NodeSet
@@ -69,7 +69,7 @@ class Ranking:
             if hint.preferred and hint.nodes
         }
         hint_lists = (view.hint_list for view in self.views)
-        hopeless = tuple(each.resource for each in hint_lists if each.stand is Candidate.IMPOSSIBLE)
+        hopeless = tuple(each.resource for each in hint_lists if each.stand is ListStance.IMPOSSIBLE)
         won = positions.mask(self.winner) if self.winner is not None else 0
         common, losers = list[NodeSet](), list[RunnerUp]()
         for mask in sorted(liked, key=lambda each: (each.bit_count(), self.order.spread(each), each)):

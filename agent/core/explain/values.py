@@ -40,7 +40,7 @@ class AsOf(StrEnum):
     NOW = "now"
 
 
-class HintSource(StrEnum):
+class Origin(StrEnum):
     """Where a policy or scope comes from."""
 
     POD = "pod"  # its annotation, or its namespace's
@@ -71,7 +71,7 @@ class RequestedResources:
     shares: str = ""
 
 
-class Candidate(StrEnum):
+class ListStance(StrEnum):
     """What one hint list says as a whole."""
 
     INDIFFERENT = "no preference"
@@ -86,7 +86,7 @@ class HintList:
     Attributes:
         provider: "devices", "cpus", "memory", or another's name.
         resource: what it is about; "" where the provider as a whole had nothing to say.
-        stand: see Stand.
+        stand: what it says as a whole.
         amount: what is asked for; 0 where it is not known.
         free, capacity: by NUMA node, what may be granted now and on an empty node; empty where it is not counted.
         size: node count of the preferred sets; None where it is not known.
@@ -99,7 +99,7 @@ class HintList:
 
     provider: str
     resource: str
-    stand: Candidate
+    stand: ListStance
     amount: int = 0
     free: Mapping[int, int] = field(default_factory=dict)
     capacity: Mapping[int, int] = field(default_factory=dict)
@@ -280,9 +280,9 @@ class Explanation:
     verdict: Verdict
     summary: str
     policy: Policy
-    policy_from: HintSource
+    policy_from: Origin
     scope: Scope
-    scope_from: HintSource
+    scope_from: Origin
     fate: str = ""
     reasons: tuple[str, ...] = ()
     requests: tuple[RequestedResources, ...] = ()
