@@ -278,7 +278,7 @@ class Enforcer:
         return {each: nodes for each, nodes in unbound.items() if now - self._unbound_since[each] >= STARTS}
 
     def _left_nameless(self, observed: Observed) -> set[str]:
-        """Find the containers without a name for STARTS seconds; those of the first look count at once."""
+        """Find the containers that have had no name for STARTS seconds, or had none at the agent's first look."""
         now = self.backoff.clock()
         since = {} if self._nameless_since is None else self._nameless_since
         first = now if self._nameless_since is not None else float("-inf")

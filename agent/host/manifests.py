@@ -271,7 +271,7 @@ class Follower:
         tick, waited = 0.2, 0.0  # a stop is noticed within one tick
         while not self._stopping.is_set():
             event = None
-            with Isolated(self._stumbled):
+            with Isolated(self._on_fault):
                 self._inotify.sync_timeout = tick
                 event = self._inotify.sync_get()
                 waited += tick
@@ -282,7 +282,7 @@ class Follower:
                 if not self._stopping.is_set():
                     self._changed()
 
-    def _stumbled(self, _error: Exception) -> None:
+    def _on_fault(self, _error: Exception) -> None:
         """What was missed is read at the next rescan."""
         self._stopping.wait(0.2)
 

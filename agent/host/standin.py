@@ -3,7 +3,7 @@
 Used by `numalign run --pods` only. Two kinds, with the same names and levels as a kubelet with the systemd driver and
 containerd would make:
 
-    ScratchStandIn   a plain folder whose kernel is played (`agent.host.scratch`): anyone can run it
+    ScratchStandIn   a plain folder whose kernel is simulated (`agent.host.scratch`): anyone can run it
     RealStandIn      folders of our own below a real cpuset hierarchy, v1 or v2: processes are really confined
 
 Where there is a kubelet, no stand-in is used: the kubelet's cgroups are found and never made.
@@ -114,7 +114,7 @@ class ScratchStandIn:
         return path
 
     def attach(self, path: str, pid: int) -> None:
-        """Do nothing: the processes in the folder are played as well."""
+        """Do nothing: in a scratch tree the processes are simulated, too."""
 
     def remove_container(self, pod: Pod, name: str) -> None:
         """See StandIn."""

@@ -210,7 +210,7 @@ class ClaimLookup:
             if asked is None or not self._enabled():
                 continue
             done = False
-            with Isolated(self._stumbled):
+            with Isolated(self._on_fault):
                 done = self._look_up(uid, asked, last=last)
             if not done and not last:
                 heapq.heappush(self._due, (self._clock() + DELAYS[attempt + 1], uid, attempt + 1))
@@ -269,7 +269,7 @@ class ClaimLookup:
                 self._pools, self._listed = published(body.get("items"), self._attributes()), now
         return self._pools
 
-    def _stumbled(self, error: Exception) -> None:
+    def _on_fault(self, error: Exception) -> None:
         """Retry the claims of a pod after a fault."""
         LOG.error("the claims of a pod were not taken in: %s", sentence(error), exc_info=error)
 

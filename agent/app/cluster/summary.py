@@ -44,7 +44,7 @@ class SummaryText:
         if not settings.fleet.publish:
             self._last = None
             return ""
-        with Isolated(self._stumbled):
+        with Isolated(self._on_fault):
             self._text = self._made(state, settings, enforcing)
             self._told = ""
         return self._text
@@ -69,7 +69,7 @@ class SummaryText:
             return text if len(text) <= LARGEST else f"{TOO_LARGE}: {len(text)} characters, {LARGEST} at most"
         return self._text
 
-    def _stumbled(self, error: Exception) -> None:
+    def _on_fault(self, error: Exception) -> None:
         """Publish no summary after a fault, as an old one would be believed; the object's zones are published."""
         self._last, self._text, told = None, "", sentence(error)
         if told != self._told:

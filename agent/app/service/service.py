@@ -285,9 +285,9 @@ class NodeService(Generic[Source]):
 
     def _turn(self, work: Callable[[], None]) -> None:
         """Do one piece of work; a fault is reported, and the next turn tries again."""
-        with Isolated(self._stumbled):
+        with Isolated(self._on_fault):
             work()
-        with Isolated(self._stumbled):
+        with Isolated(self._on_fault):
             self._show()
 
     def _reconcile(self, *, again: bool = True) -> None:
@@ -315,7 +315,7 @@ class NodeService(Generic[Source]):
             return
         now = self.setup.now
         self._serve_page()
-        with Isolated(self._stumbled):
+        with Isolated(self._on_fault):
             self.source.configured()
         with operation("setup"):
             for change in changes(before.machine, now.machine):
@@ -329,7 +329,7 @@ class NodeService(Generic[Source]):
 
     def _serve_page(self) -> None:
         """Serve the page as the settings say; a fault of the page stops nothing else."""
-        with Isolated(self._stumbled):
+        with Isolated(self._on_fault):
             self.page.follow(self.setup.now.settings.page)
 
     # ---- reporting
@@ -348,7 +348,7 @@ class NodeService(Generic[Source]):
             if text not in before:
                 self.parts.reporters.problem("reservation", text)
 
-    def _stumbled(self, error: Exception) -> None:
+    def _on_fault(self, error: Exception) -> None:
         """Report that a piece of work failed; the loop goes on, and tries it again."""
         self.metrics.count("problems_total", "host")
         expected = isinstance(error, NumalignError | OSError)

@@ -180,7 +180,7 @@ class Watcher:
                 self._inotify = stack.enter_context(Inotify(cache_size=256, sync_timeout=0))
             except OSError as error:
                 self._trouble(f"no inotify ({error.strerror}); new cgroups are found by looking every {_SOON} s")
-            with Isolated(self._stumbled):
+            with Isolated(self._on_fault):
                 self._look()
             self._fresh = True
             self._ready.set()
@@ -188,7 +188,7 @@ class Watcher:
             due = looked + self._pause()
             while not self._over.is_set():
                 events = False
-                with Isolated(self._stumbled):
+                with Isolated(self._on_fault):
                     events = self._wait((min(due, self._pace.due) if self._rewritten else due) - self.clock())
                 if self._over.is_set():
                     return
@@ -197,12 +197,12 @@ class Watcher:
                     due = min(due, looked + min(_SOON, self.rescan))
                 if self._asked.is_set() or self.clock() >= due or (events and not self._root):
                     self._asked.clear()
-                    with Isolated(self._stumbled):
+                    with Isolated(self._on_fault):
                         self._look()
                     looked = self.clock()
                     due = looked + self._pause()
 
-    def _stumbled(self, error: Exception) -> None:
+    def _on_fault(self, error: Exception) -> None:
         """Report a fault in reading or reporting; after a pause, rescan all."""
         self._trouble(f"new cgroups could not be followed: {sentence(error)}")
         self._overflowed = self._rewritten = True

@@ -156,9 +156,9 @@ class Lookup:
                 what, uid = self._news.get(timeout=wait)
                 if what == "stop":
                     return
-                with Isolated(self._stumbled):
+                with Isolated(self._on_fault):
                     self.handle(what, uid)
-            with Isolated(self._stumbled):
+            with Isolated(self._on_fault):
                 self.work()
 
     def handle(self, what: str, uid: str) -> None:
@@ -181,7 +181,7 @@ class Lookup:
             _, uid, attempt = heapq.heappop(self._due)
             if not self._waited_for(uid):
                 continue
-            with Isolated(self._stumbled):
+            with Isolated(self._on_fault):
                 self._get(uid)
             if self._waited_for(uid) and attempt + 1 < len(self._delays):
                 heapq.heappush(self._due, (self._clock() + self._delays[attempt + 1], uid, attempt + 1))
@@ -228,13 +228,13 @@ class Lookup:
             return
         self._back()
         if offered != self._offered:
-            with Isolated(self._stumbled):
+            with Isolated(self._on_fault):
                 self._engine.devices_offered(offered)
                 self._offered = offered
         for uid, known in sorted(self._engine.snapshot.pods.items()):
             held = listing.get((known.pod.namespace, self._name_of(known.pod)))
             if held is not None and not known.ended and not known.exempt:
-                with Isolated(self._stumbled):
+                with Isolated(self._on_fault):
                     self._tell(uid, held)
 
     def _tell(self, uid: str, held: DevicesByContainer) -> None:
@@ -245,9 +245,9 @@ class Lookup:
             self._engine.devices_reported(uid, given)
             self._given[uid] = given
 
-    def _stumbled(self, error: Exception) -> None:
-        """Log a pod's devices, or an answer, that could not be taken in; the next listing brings them again."""
-        _log.error("the kubelet's word on devices was not taken in: %s", sentence(error), exc_info=error)
+    def _on_fault(self, error: Exception) -> None:
+        """Log that an answer of the kubelet could not be recorded; the next listing has the same devices."""
+        _log.error("what the kubelet reported of devices was not recorded: %s", sentence(error), exc_info=error)
 
     def _is_away(self, why: str) -> None:
         if not self.away:

@@ -144,7 +144,7 @@ class Intake:
 
     def pod_changed(self, body: Raw) -> None:
         """Queue a pod that was listed, added or modified."""
-        with Isolated(self._stumbled):
+        with Isolated(self._on_fault):
             self._heard(body)
         self._put(_key(body), ("changed", _packed(body) if self._deciding else body))
 
@@ -158,7 +158,7 @@ class Intake:
 
     def node_changed(self, body: Raw) -> None:
         """Pass this Node on at once, past the queue of pods, so that the kill switch never waits."""
-        with Isolated(self._stumbled):
+        with Isolated(self._on_fault):
             self._node(body)
 
     def source_failed(self, why: str) -> None:
@@ -214,14 +214,14 @@ class Intake:
                 batch = list(self._deciding.values())
                 self._deciding = {key: (what, value if what == "listed" else None)
                                   for key, (what, value) in self._deciding.items()}  # fmt: skip
-            with Isolated(self._stumbled), operation("pods", level=logging.DEBUG, events=len(batch)):
+            with Isolated(self._on_fault), operation("pods", level=logging.DEBUG, events=len(batch)):
                 self._batch(batch)  # one bad batch must not make the agent blind
             with self._wake:
                 over, self._deciding = _STOP in self._deciding, {}
             if over:
                 return
 
-    def _stumbled(self, error: Exception) -> None:
+    def _on_fault(self, error: Exception) -> None:
         if self._seldom(f"fault {sentence(error)}"):
             _log.error("an event was not carried out: %s", sentence(error), exc_info=error)
         self._failed(sentence(error))
@@ -340,14 +340,14 @@ class Intake:
         """Adopt the pods of the first complete list, before any is decided: a pod that runs keeps its CPUs."""
         early, grants = self._early, self._grants
         self._early, self._grants = {}, {}
-        with Isolated(self._stumbled):
+        with Isolated(self._on_fault):
             self._adopt([found for found in early.values() if not found.ended], grants)
         self._begun = True
         self._decide(early, [])
 
     def _each(self, what: Sequence[str], work: Callable[[list[str]], None]) -> None:
         """Do the work for all at once, saved and enforced once; where that fails, for one at a time."""
-        one_by_one(what, lambda some: work(list(some)), lambda _one, error: self._stumbled(error))
+        one_by_one(what, lambda some: work(list(some)), lambda _one, error: self._on_fault(error))
 
     def _relisted(self, listed: frozenset[str]) -> None:
         """Release the pods that were known before a complete list and are missing from it: their deletion was missed.
