@@ -94,7 +94,7 @@ def _may_not(resource: str, pod: Pod) -> str:
     )
 
 
-def decided(
+def decide_pod(
     node: Node, ledger: Ledger, known: TrackedPod, *, given: Given | None, unwritable: str, switches: Switches,
     now: float, line: Sequence[Waiting] = (), judge: PressureCheck = unjudged,
 ) -> tuple[Ledger, TrackedPod]:  # fmt: skip
@@ -123,7 +123,7 @@ def decided(
         return on_shared_pool(ledger, pod, node, shares, adopted=ran), known
     if given:
         ledger = handed_over(ledger, pod, given)
-    outcome, waiting = _tried(node, ledger, known, judge), waits(known, node.rules)
+    outcome, waiting = _admit(node, ledger, known, judge), waits(known, node.rules)
     young, holding = now - switches.hold_back_others, tuple[Waiting, ...]()
     if isinstance(outcome, Admitted) and waiting:
         holding = held_back_by(node, ledger, outcome.ledger, pod, line, young)
@@ -155,7 +155,7 @@ def _kept(
     return handed_over(ledger, known.pod, given) if given else ledger
 
 
-def _tried(node: Node, ledger: Ledger, known: TrackedPod, judge: PressureCheck) -> Outcome:
+def _admit(node: Node, ledger: Ledger, known: TrackedPod, judge: PressureCheck) -> Outcome:
     pod, settings = known.pod, known.settings
     outcome = node.admit(ledger, pod, settings)
     if known.ran and not settings.move_memory:

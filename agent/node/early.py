@@ -30,7 +30,7 @@ def pod_found(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     if state.over(pod.uid) or (known is not None and known.decided):
         return Transition(state)
     pod = replace(as_the_kubelet_sees(pod, state.node.rules, None), stage=Stage.ACCEPTED)
-    step = transitions.tried(state, pod, at, ran=ran)
+    step = transitions.decide_or_set_aside(state, pod, at, ran=ran)
     new = step.state.pods[pod.uid]
     new = replace(new, early=True, since=new.since or at.now)
     if new.refusal is None:

@@ -17,7 +17,7 @@ from agent.core.admission.waiting import FINAL, OPEN, held_back_by
 from agent.model.outcome import HOLDER, Refusal
 from agent.model.rules import OnMisalignment
 from agent.node import transitions
-from agent.node.deciding import decided
+from agent.node.deciding import decide_pod
 from agent.node.leavers import LEAVES_WITHIN, held_up, is_open, last_word
 from agent.node.retries import Looks
 from agent.node.state import State
@@ -102,7 +102,7 @@ def _one(state: State, known: TrackedPod, at: Moment) -> Transition:
         return _refused_again(state, state, known, _decided_now(state, known, refusal, at), at)
     if runs:
         return _refused_again(state, state, known, last_word(state, known), at)
-    step = transitions.tried(transitions.unplaced(state, pod.uid), pod, at, ran=False)
+    step = transitions.decide_or_set_aside(transitions.unplaced(state, pod.uid), pod, at, ran=False)
     new = step.state.pods[pod.uid]
     if new.refusal is not None:
         return _refused_again(state, step.state, known, new, at)
@@ -115,7 +115,7 @@ def _one(state: State, known: TrackedPod, at: Moment) -> Transition:
 def _decided_now(state: State, known: TrackedPod, was: Refusal, at: Moment) -> TrackedPod:
     """Renew the refusal of a pod that waits by a decision now; only the queue lets the pod in or ends it."""
     uid, node, given = known.pod.uid, state.node, state.given.get(known.pod.uid)
-    _, new = decided(
+    _, new = decide_pod(
         node, state.ledger, known, given=given, unwritable="", switches=state.switches, now=at.now,
         line=queue_of(state.pods, node.rules, but=uid), judge=at.judge,
     )  # fmt: skip

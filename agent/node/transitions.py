@@ -24,7 +24,7 @@ from agent.model.claims import Claims
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod, Stage
 from agent.model.rules import OnMisalignment
-from agent.node.deciding import checked_settings, decided, set_aside, was_set_aside
+from agent.node.deciding import checked_settings, decide_pod, set_aside, was_set_aside
 from agent.node.device_tracker import DeviceTracker, reported_before
 from agent.node.fault_isolation import sentence
 from agent.node.leavers import LEAVES_WITHIN, held_up, is_open, last_word
@@ -34,7 +34,7 @@ from agent.node.recover import Recovered
 from agent.node.state import State
 from agent.node.tracked_pod import Exempt, Switches, TrackedPod, same, same_room, softer
 from agent.node.unlisted import keep
-from agent.node.wait_queue import crowded_out, queue_of, refused_for_good, softened, turn
+from agent.node.wait_queue import crowded_out, pass_queue, queue_of, refused_for_good, soften_pod
 
 MOST_TOLD = 1000
 """Pods whose devices or claims are remembered, known or not: ten times what a node has."""
@@ -138,7 +138,7 @@ def pod_seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
         before, known = known, replace(known, early=False)
         state = state.with_pods(known)
         if known.refusal is not None and pod.uid not in at.running:
-            return replace(tried(unplaced(state, pod.uid), pod, at, ran=False), to_report=(pod,))
+            return replace(decide_or_set_aside(unplaced(state, pod.uid), pod, at, ran=False), to_report=(pod,))
         if is_open(before):
             return Transition(state.with_pods(replace(last_word(state, known), pod=pod)), (pod,))
     if known is not None and known.decided and not known.ended and same(known.pod, pod):
@@ -146,7 +146,7 @@ def pod_seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     if known is not None and known.refusal and pod.uid not in at.running and not same_room(known.pod, pod):
         state = unplaced(state, pod.uid)  # it asks for another amount before it has a container
     new = pod.uid not in state.ledger.pods or was_set_aside(state.ledger, pod.uid)
-    step = tried(state, pod, at, ran=(ran and new) or (known is not None and known.ran))
+    step = decide_or_set_aside(state, pod, at, ran=(ran and new) or (known is not None and known.ran))
     return replace(step, to_report=(pod, *step.to_report))
 
 
@@ -157,13 +157,13 @@ def unplaced(state: State, uid: str) -> State:
 
 def retry(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     """Decide once more on a pod; report it when it is admitted, or refused for more than an unwritable store."""
-    before, step = state.pods.get(pod.uid), tried(state, pod, at, ran=ran)
+    before, step = state.pods.get(pod.uid), decide_or_set_aside(state, pod, at, ran=ran)
     known = step.state.pods[pod.uid]
     new = known.refusal is None or (before is not None and before.unsaved and not known.unsaved)
     return replace(step, to_report=(pod, *step.to_report)) if new else step
 
 
-def tried(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
+def decide_or_set_aside(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     """Decide on a pod. Where that fails, set the pod aside with all that it holds, until the pod changes."""
     try:
         free = state
@@ -186,7 +186,7 @@ def decide(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     if final is not None:
         return Transition(state.with_pods(replace(known, refusal=final)))
     given = state.given.get(pod.uid)
-    ledger, known = decided(
+    ledger, known = decide_pod(
         state.node, state.ledger, known, given=given, unwritable=state.unwritable,
         switches=state.switches, now=at.now, line=queue_of(state.pods, rules, but=pod.uid), judge=at.judge,
     )  # fmt: skip
@@ -263,15 +263,15 @@ def let_in(state: State, behind: Collection[str], at: Moment) -> Transition:
     known |= {
         uid: replace(known[uid], exempt=at.exempt(known[uid].pod)) for uid in pending(state.ledger) if uid in known
     }
-    found = turn(state.node, state.ledger, known, state.switches, state.given, at.now, at.judge)
+    found = pass_queue(state.node, state.ledger, known, state.switches, state.given, at.now, at.judge)
     return Transition(state.with_pods(*found.changed.values(), ledger=found.ledger), found.to_report)
 
 
 def soften(state: State, uid: str, wish: OnMisalignment, now: float) -> State:
     """Give a refused pod a milder wish from now on; where the queue has no place for it (safety.md S11), it runs."""
-    new = state.with_pods(softened(state.pods[uid], wish, now))
+    new = state.with_pods(soften_pod(state.pods[uid], wish, now))
     if len(queue_of(new.pods, new.node.rules)) > new.switches.most_waiting:
-        new = state.with_pods(softened(state.pods[uid], OnMisalignment.RUN, now))
+        new = state.with_pods(soften_pod(state.pods[uid], OnMisalignment.RUN, now))
     return new
 
 

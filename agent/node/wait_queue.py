@@ -96,7 +96,7 @@ def crowded_out(known: Mapping[str, TrackedPod], rules: Rules, most: int, young:
     return found
 
 
-def softened(known: TrackedPod, wish: OnMisalignment, now: float) -> TrackedPod:
+def soften_pod(known: TrackedPod, wish: OnMisalignment, now: float) -> TrackedPod:
     """Give a refused pod a milder wish; with the wish to wait, its wait begins now."""
     if known.refusal is None:
         return known
@@ -120,7 +120,7 @@ class QueuePass:
     to_report: tuple[Pod, ...] = ()
 
 
-def turn(
+def pass_queue(
     node: Node, ledger: Ledger, known: Mapping[str, TrackedPod], switches: Switches, given: Mapping[str, Given],
     now: float, judge: PressureCheck = unjudged,
 ) -> QueuePass:  # fmt: skip

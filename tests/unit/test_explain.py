@@ -49,7 +49,7 @@ from agent.model.outcome import Admitted, Reason, Refusal
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.rules import Policy, Scope
-from agent.node.deciding import checked_settings, decided
+from agent.node.deciding import checked_settings, decide_pod
 from agent.node.device_tracker import DeviceTracker
 from agent.node.explaining import explained
 from agent.node.obstacle import with_obstacle
@@ -129,7 +129,7 @@ def carried_out(case: Mapping[str, Any]) -> Told:
         exempt = Exemptions().why(pod)
         known, before = TrackedPod(pod, checked_settings(node, pod), exempt=exempt, ran=ran), ledger
         mine = given if body is case["pod"] else None
-        ledger, known = decided(
+        ledger, known = decide_pod(
             node, ledger, known, given=mine, unwritable="", switches=SWITCHES, now=1000.0, line=line or [],
         )  # fmt: skip
         return with_obstacle(node, before, known, mine)
