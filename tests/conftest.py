@@ -14,6 +14,7 @@ from tests import peers, programs, tiers
 from tests.cluster.control_plane import ControlPlane
 from tests.docs import citations, safety
 from tests.examples import examples
+from tests.peers import kubelets
 from tests.peers.ahead import AHEAD
 from tools import image
 
@@ -131,7 +132,7 @@ def program_lts() -> Path:
 def kube() -> Path:
     """The built Kubernetes components."""
     AHEAD.or_skip("kube")
-    return peers.kube()
+    return kubelets.program(kubelets.served())
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ from tests.arm import builds as arm
 from tests.chart import schemas
 from tests.cluster import fields
 from tests.lab.needs import LabError
-from tests.peers import readers, tools
+from tests.peers import kubelets, readers, tools
 from tools import image
 
 KNOWN = "NUMALIGN_MISSING"
@@ -74,7 +74,9 @@ TIERS: Mapping[str, Tier] = {
         "the container runtime's side of NRI",
         {"the NRI peer": partial(peers.build, "nri"), "that of the LTS": partial(peers.build, "nri", versions="lts")},
     ),
-    "kube": Tier("a real kube-apiserver and etcd", {"Kubernetes' components": peers.kube}),
+    "kube": Tier(
+        "a real kube-apiserver and etcd", {"Kubernetes' components": lambda: kubelets.program(kubelets.served())}
+    ),
     "charting": Tier("the chart, by the real Helm", CHARTING),
     "openapi": Tier(
         "the fields of Kubernetes' versions",

@@ -24,6 +24,8 @@ RELEASES = {34: "v1.34.4", 35: "v1.35.4", OWN: KUBERNETES, 37: "v1.37.2", 38: "v
 NEWEST = max(minor for minor, version in RELEASES.items() if "-" not in version)
 """The newest minor that is released, of the control plane of cells: a kubelet may be OLDER minors older."""
 OLDER = 3
+PLANE = "NUMALIGN_PLANE"
+"""Names the minor of the control plane of tests/cluster, such as 38; the lab's own without it."""
 MODULE = "k8s.io/kubernetes"
 SERVED = {"sigs.k8s.io/structured-merge-diff/v7": {"v7.0.1": "v7.0.0"}}
 """Modules that the proxy does not serve in the version that a release asks for, and the one in its place."""
@@ -34,6 +36,11 @@ KUBELET, ALL = HERE / "kubelet" / "main.go", HERE / "kube" / "main.go"
 def plane(minor: int) -> int:
     """The minor of the control plane beside a kubelet: of a beta, its own."""
     return max(NEWEST, minor)
+
+
+def served() -> int:
+    """The minor of the control plane of tests/cluster."""
+    return int(os.environ.get(PLANE) or OWN)
 
 
 def program(minor: int) -> Path:
