@@ -31,8 +31,6 @@ CONFIG: dict[str, Any] = {**STATIC, "compatibility": "kubelet", "onMisalignment"
 BROKEN = RUN / "broken.yaml"
 """Further values of the chart while a product that is broken on purpose is in place (`broken.py`)."""
 READY = 300.0
-FOLLOWS = 3.0
-"""Seconds in which an agent, which looks four times a second, follows its file in an emulated machine."""
 
 
 def values(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,22 +62,30 @@ def configure(node: Node, words: Mapping[str, Any], seconds: float = READY) -> N
     """Change the settings at run time, and wait until the agent of a node has them."""
     defaults = yaml.safe_load((CHART / "values.yaml").read_text())["config"]
     asked = {**defaults, **CONFIG, **node.plan.config, **words}
-    install(node.plane, {**node.plan.config, **words})
     pod = pod_of(node)
     if pod is None:
         raise PromiseError(f"no agent is on {node.name}")
     name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    file = f"/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~configmap/config/config.yaml"
+    changes, before = yaml.safe_load(node.get(file)) != asked, _setups(node)
+    install(node.plane, {**node.plan.config, **words})
     # The kubelet looks at a pod's volumes once a minute, and when the pod changes.
     patch = {"metadata": {"annotations": {"lab/configured": str(time.time())}}}
     where = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}"
     node.plane.call("PATCH", where, patch, kind="application/merge-patch+json")
-    file = f"/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~configmap/config/config.yaml"
     until(
         lambda: yaml.safe_load(node.get(file)) == asked,
         lambda: f"the new file of the agent of {node.name}; it has\n{node.get(file).decode()}",
         within=seconds, pause=0.5, fault=PromiseError,
     )  # fmt: skip
-    time.sleep(FOLLOWS)
+    if changes:
+        what = f"the agent of {node.name} to follow its file"
+        until(lambda: _setups(node) > before, what, within=seconds, pause=0.5, fault=PromiseError)
+
+
+def _setups(node: Node) -> int:
+    """How often the agents on a node read their settings."""
+    return int(node.run(f"cat /var/log/pods/{NAMESPACE}_*/*/*.log | grep -c 'end setup'; true").strip() or 0)
 
 
 def helm(plane: Plane, *arguments: str) -> None:

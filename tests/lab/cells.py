@@ -241,7 +241,7 @@ Two tests of `tests/lab/test_mixed.py` run there, too: since Linux 6.2 the kerne
 it changes a cpuset.
 
 The row of `containerd-2.3`, containerd's LTS, also runs `{NARROWING}`: other containers have left a container's CPUs
-before the runtime creates it. The row of Linux 7 also runs `{STANDING}`: a hundred pods come and go, and
+before the runtime creates it. The row of Linux 7 also runs `{STANDING}`: pods come and go, and
 systemd writes the pool's properties, which empties its cpuset there. A program measures for how long a container may
 run on CPUs that belong to another one.
 
