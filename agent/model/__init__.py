@@ -5,11 +5,14 @@
     quantity   Kubernetes quantities as exact integers (thousandths)
     pod        Pod, Container: what the managers need to know of a pod
     podspec    from a manifest or API object to a Pod, untrusted; fields reads such documents
-    workload   pods that a manifest or a dump asks for: workload_kinds and pod_templates read objects, owners counts
-               every pod once, manifest_hints says what is odd, allocated takes what a running pod really has
+    notes      which annotations are kept of a pod; a new one is named there first
+    allocated  a running pod with what it really has; manifest_hints: what is odd in a manifest
     hint       Hint, and the three things a provider can say
-    ledger     Ledger: what each pod holds; ledgerjson saves and loads it
-    outcome    Admitted | Refused: a refusal is a value
+    ledger     Ledger: what each pod holds; ledgerjson saves and loads it by valuejson, the one codec
+    outcome    Admitted | Refused: a refusal is a value with a Reason and its cause
+    rules      Rules: the checked settings that decisions depend on
+    devices, claims    what devices there are, and what DRA claims gave
+    cgroup     cgroups as they are, and what shall be written to them
 
 Nothing here decides; `agent.core` does.
 """

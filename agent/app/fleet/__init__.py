@@ -2,7 +2,9 @@
 
     source            lists of objects: from the API server with the caller's rights, or from files
     reading           one pass over them: the fleet
-    values            what a fleet is; what is missing is a named value
+    objects           what a list has of each object
+
+What a fleet is stands in `agent.forecast.fleet.values`; what is missing is a named value.
 
 Used by `numalign fleet` and `numalign simulate --cluster`. Modules are imported by their own names.
 """
