@@ -1,4 +1,4 @@
-"""What a pod is told, as values: annotations and two conditions. Pure; `publisher` sends it.
+"""The report of a pod, as values: its annotations and two conditions. Pure; `publisher` sends it.
 
 numalign.io/assignment    JSON: per container cpus, sharedCpus (of a mixed one), mems, devices, claims, aligned, why;
                           policy, scope, what was asked for; of a refused pod its reason, why, and the cause; under
@@ -79,7 +79,7 @@ ABSENT = ConditionValue()
 
 @dataclass(frozen=True, slots=True)
 class PodReport:
-    """What one pod shall carry.
+    """The annotations and conditions that a pod is to have.
 
     Attributes:
         annotations: key -> value, None removes the key.
@@ -90,7 +90,7 @@ class PodReport:
         details: what follows the message of a refusal, with the numbers of the moment. Other numbers alone are no
             other report: a pod that carries the message with any details carries this one.
         holder: the part of the details that names pods in the way: other ones are another report. All of the details
-            of a pod that waits, which is told each decision.
+            of a pod that waits, whose report follows each decision.
     """
 
     uid: str
@@ -250,16 +250,16 @@ def refuses(status: object, reason: object) -> bool:
 
 
 def nothing(uid: str, namespace: str, name: str) -> PodReport:
-    """The report of a pod that carries no word of ours any more."""
+    """Make the report that takes numalign's annotations and conditions off a pod."""
     keys: dict[str, str | None] = dict.fromkeys((ASSIGNMENT, CPUS, NODES, FAILED))
     return PodReport(uid, namespace, name, annotations=keys, status="", reason="", message="")
 
 
 def annotated_grant(body: Mapping[str, Any]) -> AnnotatedGrant | None:
-    """What a pod, as the API shows it, carries of an earlier agent; None where it carries no condition.
+    """Read what an earlier agent wrote on a pod; None where the pod has no condition of numalign.
 
-    The pod's author can write its annotations, so that they say nothing of devices: those are in the condition, as a
-    part of the status. Whether the word is good is for `agent.node.adopt`: here it is only read, and bounded.
+    The pod's author can write its annotations, so devices are read from the condition, which is part of the status.
+    `agent.node.adopt` decides whether what was read is believed; here it is bounded.
     """
     status = Field(body).get("status")
     try:
@@ -278,7 +278,7 @@ def annotated_grant(body: Mapping[str, Any]) -> AnnotatedGrant | None:
 
 
 def _said(body: Mapping[str, Any]) -> dict[str, str]:
-    """The words of a pod's assignment; none of one that cannot be read."""
+    """Read policy, scope and what was asked for from a pod's assignment; nothing if it cannot be read."""
     try:
         text = Field(body).get("metadata").get("annotations").get(ASSIGNMENT).value
         if not isinstance(text, str) or len(text) > LONGEST_WORD:
@@ -321,16 +321,16 @@ def _text(found: Field, name: str) -> str:
 
 
 def softened(body: Mapping[str, Any]) -> bool:
-    """Whether a pod, as the API shows it, carries that something milder was done to it (safety.md S12).
+    """Say whether a pod was treated more mildly than it asks for already, by its assignment (safety.md S12).
 
-    Its owner may write that, too: that it waits or runs, he may ask for in any case.
+    Its owner can write that, too, and gains nothing: any pod may ask to wait or to run.
     """
     found = ((body.get("metadata") or {}).get("annotations") or {}).get(ASSIGNMENT)
     return isinstance(found, str) and '"instead":"' in found  # in no message: there, quotes are escaped
 
 
 def carried(body: Mapping[str, Any], report: PodReport) -> bool:
-    """Whether a pod, as the API shows it, carries a report already."""
+    """Say whether a pod has the annotations and conditions of a report already."""
     return carried_but_pinned(body, report) and _found(body, PINNED) == report.pinned
 
 
@@ -365,7 +365,7 @@ def patch(
     Args:
         report: what to carry; one without a status takes both conditions off, one without `pinned` leaves that one.
         annotations: with the conditions; None takes one off.
-        last: what the pod was told before, None where that is not known.
+        last: the report before this one, None where that is not known.
         now: the time from which a condition has another status than before.
     """
     if report.details and annotations.get(ASSIGNMENT):

@@ -1,11 +1,11 @@
-"""What the engine decides, told to the API: reports, Events, and what happens to pods that were refused.
+"""Reports the engine's decisions to the API: annotations, conditions, Events, and the end of refused pods.
 
-Told by the engine (`agent.engine.ports.Reporter`) and by the intake (`agent.kube.watch.intake.PodListener`), each on
-its own thread; everything is handed to the publisher's queue at once.
+Called by the engine (`agent.engine.ports.Reporter`) and by the intake (`agent.kube.watch.intake.PodListener`), each
+on its own thread; hands everything to the publisher's queue at once.
 
 A refused pod's own wish, else the node's setting, says what becomes of it: `run` leaves it on the shared pool, `wait`
-leaves the runtime's refusal to speak (`agent.host.nri.driver`), `fail` has the kubelet end it (decision 7), `evict`
-asks for its eviction. Pods that ran before the agent came are only reported (safety.md S4); one owner's pods are not
+leaves it to the runtime's error (`agent.host.nri.driver`), `fail` has the kubelet end it (decision 7), `evict` asks
+for its eviction. Pods that ran before the agent came are only reported (safety.md S4); one owner's pods are not
 failed without end (S12).
 """
 
@@ -38,7 +38,7 @@ FULL = (
     "than it may; it is decided like any other, and what it carries of numalign may be old"
 )
 Count = Callable[[str, str], None]
-"""Told of (what, label): ("action", "fail"), ("storm", "run"), ("malformed", "pod")."""
+"""Called with (what, label): ("action", "fail"), ("storm", "run"), ("malformed", "pod")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class _Face:
 
 
 class PodReporter:
-    """Tells the API.
+    """Reports to the API.
 
     Args:
         publisher: the queue.
@@ -69,10 +69,9 @@ class PodReporter:
         most_refusals: of one owner within an hour (safety.md S12).
         fallback: what `fail` and `evict` become beyond that.
         hints: which devices containers cannot use through a file (safety.md S22).
-        note: what is to be said of a pod, by uid, beside its grant.
-        exempt: why a pod is left alone (safety.md S2): then it carries no word of ours either.
-        acting: False while only observing: reports are told, but one switch stops all that is done to pods (safety
-            rule S3).
+        note: a sentence beside the grant of a pod, by uid.
+        exempt: why a pod is left alone (safety.md S2): nothing is written to it then.
+        acting: False while only observing: pods are reported, and nothing is done to them (safety rule S3).
     """
 
     def __init__(
@@ -107,7 +106,7 @@ class PodReporter:
         self._faces: dict[str, _Face] = {}
         self._mild: set[str] = set()
         self._kept_back: dict[str, pod_reports.PodReport] = {}
-        """The last word for each pod that is full of annotations, by the API's uid."""
+        """The last report for each pod that is full of annotations, by the API's uid."""
         self._left = False
 
     def configure(self, most_refusals: int, fallback: OnMisalignment) -> None:
@@ -115,7 +114,7 @@ class PodReporter:
         self._refusals.most, self._fallback = most_refusals, fallback
 
     def leave(self, *, decommission: bool = True) -> None:
-        """Take back every word from every pod, since uninstalling keeps none (safety rule S18); or speak again."""
+        """Take numalign's annotations and conditions off every pod (safety rule S18); or report again."""
         self._left = decommission
         with self._lock:
             faces = [face for face in self._faces.values() if not face.full] if decommission else []
@@ -157,7 +156,7 @@ class PodReporter:
             self._publisher.seen(found.api_uid, lambda report: pod_reports.carried(body, report))
 
     def pod_malformed(self, body: Raw, why: str) -> None:
-        """A pod that is set aside: said once, on the pod itself."""
+        """Record an Event on a pod that cannot be read."""
         uid, key = identity(body)
         namespace, _, name = key.partition("/")
         self._count("malformed", "pod")
@@ -165,7 +164,7 @@ class PodReporter:
         self._publisher.record(Notice(about, "Warning", "MalformedPod", f"numalign cannot read this pod: {why}"))
 
     def pod_gone(self, uid: str) -> None:
-        """A pod left the API: nothing more is told about it."""
+        """Forget a pod that left the API."""
         with self._lock:
             face = self._faces.pop(uid, None)
             if face is not None:
@@ -177,14 +176,14 @@ class PodReporter:
     # ---- from the engine
 
     def admitted(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced = IN_FORCE) -> None:
-        """Annotations and the condition."""
+        """Report the grant of a pod, and its bad annotations."""
         face = self._face(pod.uid)
         if face is not None and not self._left and not self._exempt(pod):
             self._admitted(face, pod.uid, ledger, unenforced)
             self._problems(face, (*settings.problems, *late(face.wishes, ledger.pods[pod.uid])))
 
     def enforced(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:  # noqa: ARG002 - of the protocol
-        """The same again, since the kernel says something else now."""
+        """Report the grant once more: what the kernel has in force has changed."""
         face = self._face(pod.uid)
         if face is not None and not self._left and not self._exempt(pod):
             self._admitted(face, pod.uid, ledger, unenforced)
@@ -200,7 +199,7 @@ class PodReporter:
     def retold(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced = IN_FORCE) -> None:
         """Report a pod of the saved ledger after a restart, in case the agent before could not.
 
-        One that was refused and runs on the shared pool keeps the words of its refusal.
+        A pod that was refused and runs on the shared pool keeps the report of its refusal.
         """
         face = self._face(pod.uid)
         words = (face.body.get("metadata") or {}).get("annotations") if face else None
@@ -209,7 +208,11 @@ class PodReporter:
         self.admitted(pod, ledger, settings, unenforced)
 
     def refused(self, pod: Pod, refusal: Refusal, settings: PodSettings) -> OnMisalignment | None:
-        """The reason, and what happens to the pod; the fallback where its owner had too many refused (S12)."""
+        """Report a refusal and carry out the pod's wish.
+
+        Returns:
+            The milder wish that replaces it, if its owner had too many pods refused (safety.md S12).
+        """
         face = self._face(pod.uid)
         if face is None or self._left:
             return None
@@ -238,7 +241,7 @@ class PodReporter:
         return None
 
     def released(self, uid: str) -> None:
-        """The pod has ended, and may stay in the API for long."""
+        """Stop reporting a pod that has ended; it may stay in the API for long."""
         face = self._face(uid)
         if face is not None and face.full:
             self._publisher.forget(face.api_uid)
@@ -246,10 +249,10 @@ class PodReporter:
             self._publisher.ended(face.api_uid)
 
     def written(self, results: tuple[Written, ...]) -> None:
-        """Writes are for metrics and logs."""
+        """Do nothing: writes are for metrics and logs."""
 
     def problem(self, what: str, text: str) -> None:
-        """Something is wrong with the node: an Event about it."""
+        """Record an Event about the Node."""
         self._publisher.record(Notice(self._node, "Warning", _reason(what), text))
 
     # ---- the inside
@@ -259,7 +262,7 @@ class PodReporter:
             return self._faces.get(uid)
 
     def _tell(self, face: _Face, told: pod_reports.PodReport) -> None:
-        """Under the API's own uid, and not again when the pod carries it."""
+        """Publish a report under the API's own uid, unless the pod carries it already."""
         told = replace(told, uid=face.api_uid)
         if face.full:
             with self._lock:
@@ -268,7 +271,7 @@ class PodReporter:
             return
         if not self._publisher.has_report(told.uid) and pod_reports.carried_but_pinned(face.body, told):
             pinned = told.pinned if pod_reports.carried(face.body, told) else pod_reports.ABSENT
-            # later the body may be older than what was told since
+            # later the body may be older than the last report
             self._publisher.carried_already(replace(told, pinned=pinned))
         self._publisher.publish(told)
 
