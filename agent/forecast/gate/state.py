@@ -1,0 +1,120 @@
+"""All that the gatekeeper knows, as one immutable value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from agent.forecast.gate.books import Site
+from agent.forecast.gate.values import GateOptions, UnboundPod
+from agent.forecast.gate.views import Views
+from agent.model.outcome import RefusalCause
+
+
+class Count(StrEnum):
+    """What is counted; each is the value of a label in the metrics."""
+
+    NOMINATED = "nominated"  # released to a node by name
+    PREFERRED = "preferred"  # released with a preferred node
+    NOT_IN = "not-in"  # released with NotIn alone
+    FOR_PREEMPTION = "for-preemption"  # released without room, so that the scheduler may evict
+    FOR_AUTOSCALER = "for-autoscaler"  # released without room, so that the autoscaler sees it
+    OUT_OF_TIME = "out-of-time"  # let go undecided
+    LEFT_TO_QUEUE = "left-to-queue"  # a gang whose members are not all visible, let go undecided
+    LEFT_OPEN = "left-open"  # of the releases: refusing nodes stayed open
+    CHOSEN_LATER = "chosen-later"  # of the releases: devices that a plugin or a claim chooses later
+    LANDED = "landed"  # bound where it was promised
+    ELSEWHERE_FILLED = "elsewhere-filled"  # bound elsewhere: the promised node had filled up by sums
+    ELSEWHERE_BARRED = "elsewhere-barred"  # bound elsewhere: cordon, taint, not ready, or deleted
+    ELSEWHERE_OUTRANKED = "elsewhere-outranked"  # bound elsewhere: a pod of higher priority took the room
+    ELSEWHERE_NOMINATED = "elsewhere-nominated"  # bound elsewhere: a foreign nomination counted on the node (N1)
+    ELSEWHERE_OPEN = "elsewhere-open"  # bound elsewhere: it was not nominated, and the scheduler chose
+    VANISHED = "vanished"  # deleted before it was bound
+    CLEARED = "cleared"  # nominations that stood too long
+    CONFLICTS = "conflicts"  # patches that another writer forestalled
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """A gated pod in line.
+
+    Attributes:
+        pod: as the API tells it.
+        until: seconds since the epoch at which it is let go.
+        clock: what sets that moment, for people: a setting or an owner's clock.
+        cause: what it lacks where it comes closest; None before the first decision.
+        closest: the node where it comes closest, "" for none.
+        promised: the node that is kept for it against later pods, "" for none.
+        busy: a patch of it is under way.
+    """
+
+    pod: UnboundPod
+    until: float
+    clock: str
+    cause: RefusalCause | None = None
+    closest: str = ""
+    promised: str = ""
+    busy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A pod that was released and that no summary shows yet.
+
+    Attributes:
+        pod: as it was released.
+        node: where it is counted: the promised node, or where a look-up found it; "" for nowhere.
+        promised: the node that it was released to.
+        nominated: the field was written.
+        since: seconds since the epoch of the release.
+        bound: it left the watch.
+        asked: a look-up is under way.
+        found: a look-up told where it is.
+    """
+
+    pod: UnboundPod
+    node: str
+    promised: str
+    nominated: bool
+    since: float
+    bound: bool = False
+    asked: bool = False
+    found: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GateState:
+    """The gatekeeper.
+
+    Attributes:
+        options: the settings.
+        sites: the nodes by name, each with its summary and the pods in flight to it.
+        waiting: gated pods by uid.
+        flights: released pods by uid.
+        foreign: other pods without a node that are nominated, by uid.
+        counts: how often each thing happened since the state was made.
+        landings: the last landings elsewhere, oldest first: (pod, promised node, node, cause).
+        views: what nodes answered; a memo of pure functions.
+    """
+
+    options: GateOptions = GateOptions()
+    sites: Mapping[str, Site] = field(default_factory=dict, hash=False)
+    waiting: Mapping[str, Waiter] = field(default_factory=dict, hash=False)
+    flights: Mapping[str, Flight] = field(default_factory=dict, hash=False)
+    foreign: Mapping[str, UnboundPod] = field(default_factory=dict, hash=False)
+    counts: Mapping[Count, int] = field(default_factory=dict, hash=False)
+    landings: tuple[tuple[str, str, str, Count], ...] = ()
+    views: Views = field(default_factory=Views, compare=False, repr=False)
+
+    @property
+    def blind(self) -> tuple[str, ...]:
+        """Return the nodes without a summary to decide by: never named in NotIn, never nominated."""
+        return tuple(sorted(name for name, each in self.sites.items() if each.summary is None))
+
+    def counted(self, *what: Count) -> GateState:
+        """Return the state with something counted."""
+        counts = dict(self.counts)
+        for each in what:
+            counts[each] = counts.get(each, 0) + 1
+        return replace(self, counts=counts)
