@@ -35,11 +35,13 @@ class Found:
         uid: of the pod.
         node: where it is bound; "" for a pod without a node.
         gone: it does not exist any more.
+        refused: its node refused it, or lets it wait (its condition of the agent).
     """
 
     uid: str
     node: str = ""
     gone: bool = False
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

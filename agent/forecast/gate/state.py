@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from agent.forecast.gate.books import Site
+from agent.forecast.gate.books import Kind, Site
 from agent.forecast.gate.values import GateOptions, UnboundPod
 from agent.forecast.gate.views import Views
+from agent.forecast.node_summary import Managers
 from agent.model.outcome import RefusalCause
 
 
@@ -30,6 +31,8 @@ class Count(StrEnum):
     ELSEWHERE_OUTRANKED = "elsewhere-outranked"  # bound elsewhere: a pod of higher priority took the room
     ELSEWHERE_NOMINATED = "elsewhere-nominated"  # bound elsewhere: a foreign nomination counted on the node (N1)
     ELSEWHERE_OPEN = "elsewhere-open"  # bound elsewhere: it was not nominated, and the scheduler chose
+    ELSEWHERE_OTHER = "elsewhere-other"  # bound elsewhere: another filter of the scheduler
+    REFUSED = "refused"  # bound, and refused or made to wait by its node
     VANISHED = "vanished"  # deleted before it was bound
     CLEARED = "cleared"  # nominations that stood too long
     CONFLICTS = "conflicts"  # patches that another writer forestalled
@@ -41,21 +44,27 @@ class Waiter:
 
     Attributes:
         pod: as the API tells it.
+        kind: of pod.
+        since: seconds since the epoch at which its wait began.
         until: seconds since the epoch at which it is let go.
         clock: what sets that moment, for people: a setting or an owner's clock.
         cause: what it lacks where it comes closest; None before the first decision.
         closest: the node where it comes closest, "" for none.
         promised: the node that is kept for it against later pods, "" for none.
-        busy: a patch of it is under way.
+        told: when its sentence was made.
+        busy: until then no patch of it is sent: one is under way.
     """
 
     pod: UnboundPod
+    kind: Kind
+    since: float
     until: float
     clock: str
     cause: RefusalCause | None = None
     closest: str = ""
     promised: str = ""
-    busy: bool = False
+    told: float = 0.0
+    busy: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +72,54 @@ class Flight:
     """A pod that was released and that no summary shows yet.
 
     Attributes:
-        pod: as it was released.
-        node: where it is counted: the promised node, or where a look-up found it; "" for nowhere.
+        pod: as the API tells it.
+        kind: of pod.
+        purpose: why it was released.
+        node: where it counts: the promised node, or where a look-up found it; "" for nowhere.
         promised: the node that it was released to.
-        nominated: the field was written.
+        waited: since when it had waited.
         since: seconds since the epoch of the release.
-        bound: it left the watch.
+        bound: when it left the watch; 0 before.
         asked: a look-up is under way.
-        found: a look-up told where it is.
+        found: when a look-up told where it is; 0 before.
     """
 
     pod: UnboundPod
+    kind: Kind
+    purpose: Count
     node: str
     promised: str
-    nominated: bool
+    waited: float
     since: float
-    bound: bool = False
+    bound: float = 0.0
     asked: bool = False
-    found: bool = False
+    found: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A pod with a nomination that is neither in line nor in flight.
+
+    Attributes:
+        pod: as the API tells it.
+        since: when the nomination was seen first.
+        busy: as of `Waiter`.
+    """
+
+    pod: UnboundPod
+    since: float
+    busy: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """A pod that was bound elsewhere than it was released to, for `numalign fleet` and the page."""
+
+    key: str
+    promised: str
+    node: str
+    cause: Count
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +131,26 @@ class GateState:
         sites: the nodes by name, each with its summary and the pods in flight to it.
         waiting: gated pods by uid.
         flights: released pods by uid.
-        foreign: other pods without a node that are nominated, by uid.
+        foreign: other pods that are nominated, by uid.
         counts: how often each thing happened since the state was made.
-        landings: the last landings elsewhere, oldest first: (pod, promised node, node, cause).
+        landings: the last landings elsewhere, oldest first.
+        apart: gangs that were not all visible in time: their pods are decided one by one.
+        swept: when the age of all summaries was looked at last.
         views: what nodes answered; a memo of pure functions.
+        managers: the same of managers.
     """
 
-    options: GateOptions = GateOptions()
+    options: GateOptions = field(default_factory=GateOptions)
     sites: Mapping[str, Site] = field(default_factory=dict, hash=False)
     waiting: Mapping[str, Waiter] = field(default_factory=dict, hash=False)
     flights: Mapping[str, Flight] = field(default_factory=dict, hash=False)
-    foreign: Mapping[str, UnboundPod] = field(default_factory=dict, hash=False)
+    foreign: Mapping[str, Foreign] = field(default_factory=dict, hash=False)
     counts: Mapping[Count, int] = field(default_factory=dict, hash=False)
-    landings: tuple[tuple[str, str, str, Count], ...] = ()
+    landings: tuple[Landing, ...] = ()
+    apart: frozenset[str] = frozenset()
+    swept: float = 0.0
     views: Views = field(default_factory=Views, compare=False, repr=False)
+    managers: Managers = field(default_factory=Managers, compare=False, repr=False)
 
     @property
     def blind(self) -> tuple[str, ...]:

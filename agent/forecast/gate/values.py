@@ -15,6 +15,8 @@ GATE = "numalign.io/fit"
 """The scheduling gate, and the type of the condition beside it."""
 HOSTNAME = "kubernetes.io/hostname"
 """The label that NotIn names nodes by."""
+EVERY = "0.0.0.0"  # noqa: S104 - what the API server takes an absent hostIP for
+"""All addresses of a node."""
 
 
 class Autoscaler(StrEnum):
@@ -40,6 +42,8 @@ class GateOptions:
         prefer_nodes: a pod that may not be nominated prefers its node in clusters of at most so many nodes.
         asks: decisions of nodes in one step at most; the rest is asked in the next step.
         gang_wait: seconds that the visible members of a gang wait for the missing ones.
+        autoscaler_after: seconds that a pod that fits nowhere waits before the autoscaler may see it.
+        own: namespace of the gatekeeper, whose pods are never gated.
     """
 
     most_names: int = 32
@@ -51,7 +55,9 @@ class GateOptions:
     look_up: float = 5.0
     prefer_nodes: int = 100
     asks: int = 500
-    gang_wait: float = 30.0
+    gang_wait: float = 10.0
+    autoscaler_after: float = 30.0
+    own: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +81,15 @@ class VolumeClaim:
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """A port of the node that a container takes."""
+    """A port of the node that a container takes; the address is EVERY where the pod names none."""
 
     port: int
     protocol: str = "TCP"
-    address: str = "0.0.0.0"  # noqa: S104 - what an absent hostIP means
+    address: str = EVERY
 
     def clashes(self, other: HostPort) -> bool:
         """Tell whether two pods with these ports exclude each other on a node."""
-        every = HostPort.address
-        meets = self.address == other.address or every in (self.address, other.address)
+        meets = self.address == other.address or EVERY in (self.address, other.address)
         return (self.port, self.protocol) == (other.port, other.protocol) and meets
 
 

@@ -1,0 +1,183 @@
+"""The nodes by what they answer to one kind of pod, in the order in which kube-scheduler would choose them.
+
+Nodes are compared by identity: only those that have changed since the last look are judged again, by sums first. The
+decision is asked of those alone that sums and filters let a pod go to, the likeliest first, within a budget. A view
+is a memo: it holds what pure functions of its sites return, and states that share it stay right.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+from agent.forecast.gate.books import Kind, Reply, Site, alike
+from agent.forecast.gate.values import UnboundPod
+from agent.forecast.scheduling import Strategy, needs_of
+from agent.forecast.simulated_nodes import ask_of
+
+MOST_KINDS = 32
+"""Kinds of pods whose views are kept, the latest ones."""
+
+
+class Standing(IntEnum):
+    """Where a node stands for a kind of pod."""
+
+    TAKES = 0  # sums, filters and the decision let it in
+    REFUSES = 1  # sums and filters do, the decision does not
+    UNASKED = 2  # sums and filters do, and the decision is not known yet
+    SHORT = 3  # sums lack something, filters let it in
+    OUT = 4  # a filter keeps it away
+    BLIND = 5  # the decision cannot be known
+
+
+class Place(NamedTuple):
+    """A node in the order of a view: misaligned last, then by score, then by name."""
+
+    misaligned: bool
+    behind: int
+    name: str
+
+
+@dataclass(slots=True)
+class Budget:
+    """How many decisions may still be made."""
+
+    left: int
+
+    def spend(self) -> bool:
+        """Take one; return False where none is left."""
+        self.left -= 1
+        return self.left >= 0
+
+
+class View:
+    """The nodes for one kind of pod.
+
+    Args:
+        kind: of pod.
+        strategy: how kube-scheduler scores.
+    """
+
+    def __init__(self, kind: Kind, strategy: Strategy) -> None:
+        self.kind, self._strategy = kind, strategy
+        self._sites: Mapping[str, Site] = {}
+        self._seen: dict[str, Site] = {}
+        self._stands: dict[str, tuple[Standing, Place]] = {}
+        self._lists: dict[Standing, list[Place]] = {each: [] for each in Standing if each < Standing.OUT}
+
+    def look(self, sites: Mapping[str, Site], budget: Budget) -> None:
+        """Judge the nodes that have changed, and ask those that may be asked."""
+        if sites is not self._sites:
+            seen = self._seen
+            for site in [site for name, site in sites.items() if seen.get(name) is not site]:
+                self._judge(site)
+            if len(seen) != len(sites):
+                for name in [name for name in seen if name not in sites]:
+                    self._drop(name)
+                    del seen[name]
+            self._sites = sites
+        unasked = self._lists[Standing.UNASKED]
+        while unasked and budget.spend():
+            self._ask(self._seen[unasked[0].name])
+
+    @property
+    def takers(self) -> list[Place]:
+        """Return the nodes that would take it, the likeliest first."""
+        return self._lists[Standing.TAKES]
+
+    @property
+    def refusers(self) -> list[Place]:
+        """Return the nodes that sums and filters take and the decision refuses, the likeliest first."""
+        return self._lists[Standing.REFUSES]
+
+    @property
+    def unasked(self) -> int:
+        """Count the nodes whose decision is not known yet."""
+        return len(self._lists[Standing.UNASKED])
+
+    @property
+    def short(self) -> list[Place]:
+        """Return the nodes that filters let it go to and that lack something by sums."""
+        return self._lists[Standing.SHORT]
+
+    def evictions(self, budget: Budget) -> Iterator[tuple[Place, Reply | None]]:
+        """Yield what each node that is short would answer after evictions; stop where the budget is spent."""
+        for place in [*self.short]:
+            site = self._seen[place.name]
+            if site.books is None or site.lowest >= self.kind.pod.priority:
+                continue
+            if self.kind not in site.books.evicting and not budget.spend():
+                return
+            yield place, site.after_eviction(self.kind)
+
+    def standing(self, name: str) -> Standing:
+        """Return where a node stands."""
+        return self._stands[name][0] if name in self._stands else Standing.BLIND
+
+    def _judge(self, site: Site) -> None:
+        self._drop(site.name)
+        self._seen[site.name] = site
+        self._put(site, self._by_sums(site))
+        books = site.__dict__.get("books")
+        if books is not None and self.kind in books.replies and self.standing(site.name) is Standing.UNASKED:
+            self._ask(site)
+
+    def _by_sums(self, site: Site) -> Standing:
+        if site.summary is None or site.node is None:
+            return Standing.BLIND
+        kind = self.kind
+        facts = site.node.facts
+        volumes = all(any(term.met(facts) for term in terms) for terms in kind.volumes)
+        if not site.node.ready or kind.placing.barred(facts) or not volumes or not site.takes_ports(kind.ports):
+            return Standing.OUT
+        return Standing.SHORT if site.lacks(kind.needs) else Standing.UNASKED
+
+    def _ask(self, site: Site) -> None:
+        self._drop(site.name)
+        reply = site.reply(self.kind)
+        stands = {Reply.REFUSES: Standing.REFUSES, Reply.LEFT_ALONE: Standing.BLIND, Reply.BROKEN: Standing.BLIND}
+        self._put(site, stands.get(reply, Standing.TAKES), misaligned=reply is Reply.TAKES)
+
+    def _put(self, site: Site, standing: Standing, *, misaligned: bool = False) -> None:
+        behind = -site.score(self._strategy, self.kind.needs) if standing < Standing.OUT else 0
+        place = Place(misaligned, behind, site.name)
+        self._stands[site.name] = standing, place
+        if standing < Standing.OUT:
+            insort(self._lists[standing], place)
+
+    def _drop(self, name: str) -> None:
+        standing, place = self._stands.pop(name, (Standing.OUT, None))
+        if place is not None and standing < Standing.OUT:
+            found = self._lists[standing]
+            del found[bisect_left(found, place)]
+
+
+@dataclass(slots=True)
+class Views:
+    """The views of the kinds of pods that were asked about last, and the kinds themselves."""
+
+    kinds: dict[Hashable, Kind] = field(default_factory=dict)
+    views: dict[Kind, View] = field(default_factory=dict)
+
+    def kind_of(self, pod: UnboundPod) -> Kind:
+        """Return the kind of a pod: one object for all pods that get the same answers."""
+        asked = alike(pod.pod)
+        volumes = tuple(each.terms for each in pod.claims if each.terms is not None)
+        key = ask_of(asked), pod.placing, pod.ports, volumes
+        found = self.kinds.get(key)
+        if found is None:
+            if len(self.kinds) >= 50 * MOST_KINDS:
+                self.kinds.clear()
+            found = self.kinds[key] = Kind(asked, needs_of(pod.pod), pod.placing, pod.ports, volumes)
+        return found
+
+    def of(self, kind: Kind, strategy: Strategy) -> View:
+        """Return the view of a kind."""
+        found = self.views.pop(kind, None) or View(kind, strategy)
+        self.views[kind] = found
+        if len(self.views) > MOST_KINDS:
+            del self.views[next(iter(self.views))]
+        return found
