@@ -1,4 +1,6 @@
-"""`numalign gatekeeper`: decides for pods before kube-scheduler binds them (`agent.forecast.gate`), and what ends that.
+"""`numalign gatekeeper`: decides for pods before kube-scheduler binds them, and what ends that.
+
+The decision itself is `agent.forecast.gate`.
 
     gatekeeper    one replica: its lease, its pages, its end
     leader        what the replica that leads does, from the first act to the last

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 
 from agent.forecast.gate.events import Answer, Effect, Event, LookUp, Written
 from agent.kube.client import CONNECTIONS
 from agent.kube.gate.writer import GateWriter, NotLeadingError
+
+AGAIN = 1.0
+"""Seconds until a look-up without an answer is sent again."""
 
 
 class Errands:
@@ -63,7 +67,8 @@ class Errands:
         while (effect := self._todo.get()) is not None:
             answer: Event | None = None
             try:
-                answer = self._writer.carry_out(effect)
+                while (answer := self._writer.carry_out(effect)) is None:  # a look-up
+                    time.sleep(AGAIN)
             except NotLeadingError:
                 answer = None if isinstance(effect, LookUp) else Written(effect, Answer.FAILED)
             finally:

@@ -131,6 +131,11 @@ class SeenCluster:
         """Count the nodes that can be decided by."""
         return sum(1 for each in self._places.values() if each.node and each.told and each.told.summary)
 
+    @property
+    def known(self) -> int:
+        """Count the Nodes."""
+        return sum(1 for each in self._places.values() if each.node)
+
     def node(self, name: str, seen: SeenNode | None) -> Iterator[NodeSeen | NodeGone | SummarySeen]:
         """Take a Node; None for one that is gone."""
         place = self._place(name)
@@ -204,4 +209,3 @@ class SeenCluster:
 def _named(summary: NodeSummary | None) -> bool:
     """Tell whether decisions read the namespaces of a summary's pods."""
     return summary is not None and (bool(summary.waiting) or summary.rules.ceilings != Ceilings())
-

@@ -20,7 +20,6 @@ from agent.forecast.gate.events import (
     LookUp,
     Nominate,
     Release,
-    Tell,
     Written,
 )
 from agent.kube.client import STRATEGIC, KubeClient
