@@ -212,10 +212,11 @@ GATEKEEPER: tuple[Spec, ...] = (
          "Nodes that are decided by their summary, and nodes without one, which are left to the scheduler.",
          ("what",)),
     Spec("numalign_gate_events_total", "counter",
-         "What became of pods: nominated, preferred, not-in, for-preemption, for-autoscaler (released so), out-of-time, "
-         "left-to-queue (let go undecided), left-open (refusing nodes stayed open), chosen-later (a plugin or a claim "
-         "chooses devices), landed, elsewhere-* (bound elsewhere, by cause), refused (by its node), vanished, cleared "
-         "(nominations), conflicts (patches that another writer forestalled), faults (steps that failed).", ("what",)),
+         "What became of pods. Released: nominated, preferred, not-in, for-preemption, for-autoscaler. Let go "
+         "undecided: out-of-time, left-to-queue. Of the released: left-open (refusing nodes stayed), chosen-later "
+         "(a plugin or a claim chooses devices), landed, elsewhere-* (bound elsewhere, by cause), refused by its "
+         "node, vanished. Besides: cleared (nominations), conflicts (another writer was first), faults (of steps).",
+         ("what",)),
     Spec("numalign_gate_step_seconds", "histogram", "How long a step of the decision took."),
     *(spec for spec in SPECS if spec.name in _SHARED),
 )  # fmt: skip
@@ -353,8 +354,8 @@ def table() -> str:
         "",
         "## The gatekeeper",
         "",
-        "The replicas of the [gatekeeper](gatekeeper.md) serve these, and the metrics of a process. Only the replica that",
-        "leads serves more than the first two.",
+        "The replicas of the [gatekeeper](gatekeeper.md) serve these, and the metrics of a process. Only the replica",
+        "that leads serves more than the first two.",
         "",
         "| Metric | Type | Labels | Meaning |", "|---|---|---|---|",
         *map(_row, GATEKEEPER),

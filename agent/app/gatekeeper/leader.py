@@ -321,7 +321,7 @@ class Leader:
         state, now, effects = self.figures.state, self._wall(), list[Effect]()
         try:
             made = self._decide(state, events, now)
-        except Exception:  # the pods of one tenant must not end what serves all
+        except Exception:  # noqa: BLE001 - the pods of one tenant must not end what serves all
             _log.exception("a step failed; its events are taken one by one")
         else:
             self._faulty = False
@@ -336,7 +336,7 @@ class Leader:
             state, effects = made.state, [*effects, *made.effects]
         try:
             made = self._decide(state, [], now)
-        except Exception:
+        except Exception:  # noqa: BLE001 - as above
             _log.exception("nothing can be decided")
             self._faulty = True
             return Step(state, tuple(effects))
@@ -380,9 +380,7 @@ class Leader:
             return
         try:
             if self.switch.on is not able:
-                _log.info(
-                    "pods that ask are gated from now on" if able else "nothing can be decided: no pod is gated"
-                )
+                _log.info("pods that ask are gated now" if able else "nothing can be decided: no pod is gated")
             self.switch.turn(on=able)
             self._switch_due = time.monotonic() + SWITCH_EVERY
         except KubeError as error:

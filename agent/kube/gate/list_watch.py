@@ -1,7 +1,7 @@
 """Keeps the objects of a kind in sight: a list, page by page, then a watch from its resourceVersion.
 
-Each object is reduced as it comes, so that one object is in memory at a time, and the reader's result is what is kept.
-After a watch's version has expired (410) the kind is listed again; objects that are missing then have left.
+Each object is reduced as it comes: one object is in memory at a time, and the reader's result is what is kept. After
+a watch's version has expired (410) the kind is listed again; objects that are missing then have left.
 https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
 

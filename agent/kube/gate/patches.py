@@ -29,7 +29,8 @@ def status_patch(
     """Make a patch of pods/status.
 
     Args:
-        uid, version: that the pod must have.
+        uid: that the pod must have.
+        version: resourceVersion that the pod must have.
         nominated: the node to name; "" clears the field, None leaves it.
         condition: ours, None to leave it.
         now: seconds since the epoch.
@@ -52,7 +53,8 @@ def release_patch(
     """Make a patch of pods: our gate goes, and node affinity is added.
 
     Args:
-        uid, version: that the pod must have.
+        uid: that the pod must have.
+        version: resourceVersion that the pod must have.
         node_affinity: spec.affinity.nodeAffinity as it is: its lists are replaced whole.
         not_in: hostnames that the pod must avoid.
         prefer: the hostname that it prefers, "" for none.

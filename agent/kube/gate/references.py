@@ -1,4 +1,4 @@
-"""Looks up what a gated pod refers to: defaults of its namespace, volume claims, and the clocks and size of its owner.
+"""Looks up what a gated pod refers to: defaults of its namespace, volume claims, clocks and size of its owner.
 
 Each object is read by a GET when a pod needs it, and kept for a few seconds: pods of one owner share an answer. What
 may not be read counts as absent, and the rules of nomination then leave the pod to NotIn alone.

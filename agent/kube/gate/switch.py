@@ -1,8 +1,8 @@
 """The switch of the gate: the ConfigMap that the admission policy's binding refers to (paramRef).
 
-Without the ConfigMap the API server puts the gate on no pod (parameterNotFoundAction: Allow). The leader makes it when
-it serves, and deletes it when it stops or cannot decide. Its owner is the gatekeeper's Deployment, so that Kubernetes
-removes it with that.
+Without the ConfigMap the API server puts the gate on no pod (parameterNotFoundAction: Allow). The leader makes it
+when it serves, and deletes it when it stops or cannot decide. Its owner is the gatekeeper's Deployment, so that
+Kubernetes removes it with that.
 """
 
 from __future__ import annotations
