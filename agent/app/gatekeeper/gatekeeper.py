@@ -17,7 +17,7 @@ from agent.app.gatekeeper.leader import Leader
 from agent.app.gatekeeper.options import GatekeeperOptions
 from agent.errors import KubeError, LeaseLostError
 from agent.kube.client import KubeClient
-from agent.kube.gate.lease import EVERY, Lease
+from agent.kube.gate.lease import Lease
 from agent.observe.health import RECOVERY, Health, Server
 from agent.observe.metrics import GATEKEEPER, Metrics, MetricValues, Shown
 from agent.observe.threads import watched
@@ -39,7 +39,9 @@ class Gatekeeper:
         self._options, self._between = options, between
         self.health, self.metrics = Health(), Metrics(GATEKEEPER)
         self._client = KubeClient(options.access, options.identity, self._counted)
-        self._lease = Lease(self._client, options.namespace, options.name, options.identity)
+        self._lease = Lease(
+            self._client, options.namespace, options.name, options.identity, duration=options.lease_seconds
+        )
         self._stopping, self._over = threading.Event(), threading.Event()
         self.leader: Leader | None = None
         self.address = ""
@@ -70,7 +72,7 @@ class Gatekeeper:
             if not self._stopping.is_set():
                 self._lead()
             self._over.set()
-            renewing.join(EVERY)
+            renewing.join(self._lease.every)
             if not self._stopping.is_set():
                 raise LeaseLostError(f"{self._options.namespace}/{self._options.name}")
             self._lease.release()
@@ -100,7 +102,7 @@ class Gatekeeper:
     def _renew(self) -> None:
         wait = 0.0
         while not self._over.wait(wait):
-            wait = EVERY
+            wait = self._lease.every
             if self._stopping.is_set() and not self._lease.held:
                 continue
             try:

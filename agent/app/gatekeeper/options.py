@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from agent.forecast.gate.values import GateOptions
 from agent.kube.access import ApiAccess
+from agent.kube.gate.lease import DURATION
 
 AGENTS = "app.kubernetes.io/name=numalign,app.kubernetes.io/component=agent"
 
@@ -22,6 +23,7 @@ class GatekeeperOptions:
         identity: of this replica.
         agents: label selector of the agents' pods.
         metrics_address: "" for no pages.
+        lease_seconds: after which a silent leader is gone.
         decisions: settings of `agent.forecast.gate`.
     """
 
@@ -32,4 +34,5 @@ class GatekeeperOptions:
     identity: str
     agents: str = AGENTS
     metrics_address: str = ""
+    lease_seconds: float = DURATION
     decisions: GateOptions = field(default_factory=GateOptions)

@@ -15,8 +15,10 @@ from agent.errors import KubeError
 from agent.kube.client import KubeClient
 from agent.model.fields import mapping_of
 
-DURATION, DEADLINE, EVERY = 15.0, 10.0, 2.0
-"""Seconds after which a silent holder is gone, after which the holder itself stops, and between two renewals."""
+DURATION = 15.0
+"""Seconds after which a silent holder is gone; the holder itself stops after two thirds of that."""
+RENEWALS = 7.5
+"""Renewals within that time."""
 NOT_FOUND, CONFLICT = 404, 409
 
 Json = dict[str, Any]
@@ -29,17 +31,18 @@ class Lease:
         client: of the API.
         namespace, name: of the Lease.
         identity: of this replica; another one for each start.
+        duration: seconds after which a silent holder is gone.
         clock: seconds, monotonic.
         wall: seconds since the epoch, for readers of the Lease.
     """
 
     def __init__(
-        self, client: KubeClient, namespace: str, name: str, identity: str, *,
+        self, client: KubeClient, namespace: str, name: str, identity: str, *, duration: float = DURATION,
         clock: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self._client, self._name, self.identity = client, name, identity
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._clock, self._wall = clock, wall
+        self._clock, self._wall, self._duration = clock, wall, duration
         self._seen: tuple[object, ...] = ()
         self._seen_at = clock()
         self._renewed = float("-inf")
@@ -47,7 +50,12 @@ class Lease:
     @property
     def held(self) -> bool:
         """Tell whether this replica leads now."""
-        return self._clock() - self._renewed < DEADLINE
+        return self._clock() - self._renewed < self._duration * 2 / 3
+
+    @property
+    def every(self) -> float:
+        """Return the seconds between two renewals."""
+        return self._duration / RENEWALS
 
     def hold(self) -> bool:
         """Take or renew the lease; return whether this replica leads.
@@ -68,7 +76,7 @@ class Lease:
             self._seen, self._seen_at = seen, began
         holder = str(spec.get("holderIdentity") or "")
         lasts = spec.get("leaseDurationSeconds")
-        duration = float(lasts) if isinstance(lasts, int) else DURATION
+        duration = float(lasts) if isinstance(lasts, int) else self._duration
         if holder not in ("", self.identity) and began - self._seen_at < duration:
             self._renewed = float("-inf")
             return False
@@ -92,7 +100,7 @@ class Lease:
         mine, now = before.get("holderIdentity") == self.identity, self._stamp()
         changes = before.get("leaseTransitions")
         spec = {
-            "holderIdentity": self.identity, "leaseDurationSeconds": int(DURATION), "renewTime": now,
+            "holderIdentity": self.identity, "leaseDurationSeconds": max(1, round(self._duration)), "renewTime": now,
             "acquireTime": before.get("acquireTime") if mine else now,
             "leaseTransitions": (changes if isinstance(changes, int) else 0) + (0 if mine or create else 1),
         }  # fmt: skip
