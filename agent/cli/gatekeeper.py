@@ -19,10 +19,12 @@ from agent.observe.logs import LOG
 @click.command("gatekeeper")
 @click.option("--namespace", envvar="POD_NAMESPACE", default="",
               help="Of the gatekeeper and of the agents.  [default: our own]")  # fmt: skip
-@click.option("--name", default="numalign-gatekeeper", show_default=True, help="Of the Deployment and of the lease.")
+@click.option("--name", default="numalign-gatekeeper", show_default=True,
+              help="Of the Deployment and of the lease.")  # fmt: skip
 @click.option("--switch", default="numalign-gate", show_default=True, metavar="NAME",
               help="ConfigMap that the admission policy's binding refers to: without it no pod is gated.")  # fmt: skip
-@click.option("--agents", default="", metavar="SELECTOR", help="Labels of the agents' pods.  [default: the chart's]")
+@click.option("--agents", default="", metavar="SELECTOR",
+              help="Labels of the agents' pods.  [default: the chart's]")  # fmt: skip
 @click.option("--max-not-in", type=click.IntRange(1, 256), default=32, show_default=True,
               help="Nodes that a released pod is told to avoid, at most.")  # fmt: skip
 @click.option("--max-wait", type=click.FloatRange(10, 86_400), default=600, show_default=True, metavar="SECONDS",

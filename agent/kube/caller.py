@@ -7,7 +7,6 @@ https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-re
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -115,9 +114,8 @@ class Caller:
                        for key, value in headers.items()}  # fmt: skip
             if body is not None:
                 headers["Content-Type"] = kind
-            data = body if kind == JSON or body is None else json.dumps(body)
             answer = self._api.call_api(
-                method, url, header_params=headers, body=data, _request_timeout=WITHIN
+                method, url, header_params=headers, body=body, _request_timeout=WITHIN
             ).response  # fmt: skip
             status = answer.status
             if not 200 <= status < 300:  # noqa: PLR2004 - HTTP's success codes

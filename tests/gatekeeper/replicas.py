@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from agent.app.gatekeeper.gatekeeper import Gatekeeper
+from agent.app.gatekeeper.leader import Core
 from agent.app.gatekeeper.options import GatekeeperOptions
 from agent.errors import LeaseLostError
 from agent.forecast.dry_run import DryRun
+from agent.forecast.gate.step import step
 from agent.forecast.gate.values import GATE, GateOptions
 from agent.kube.gate.lease import DURATION
 from agent.model.podspec import pod_from
@@ -73,16 +75,16 @@ class Cluster:
         self.api.put("pods", body)
         return f"shop/{name}"
 
-    def replica(self, *, between: Callable[[], None] = lambda: None, started: bool = True, **more: Any) -> Replica:  # noqa: ANN401 - of GateOptions
+    def replica(self, *, between: Callable[[], None] = lambda: None, decide: Core = step, **more: Any) -> Replica:  # noqa: ANN401 - of GateOptions
         """Make a replica, and start it."""
         options = GatekeeperOptions(
             access=self.api.access, namespace=SPACE, name=NAME, switch=SWITCH,
-            identity=f"replica-{len(self.replicas)}", lease_seconds=more.pop("lease_seconds", DURATION), decisions=replace(GateOptions(own=SPACE), **more),
+            identity=f"replica-{len(self.replicas)}", lease_seconds=more.pop("lease_seconds", DURATION),
+            decisions=replace(GateOptions(own=SPACE), **more),
         )  # fmt: skip
-        made = Replica(options, between)
+        made = Replica(options, between, decide)
         self.replicas.append(made)
-        if started:
-            made.start()
+        made.start()
         return made
 
     def released(self, key: str) -> bool:
@@ -108,8 +110,8 @@ class Cluster:
 class Replica:
     """One replica on a thread."""
 
-    def __init__(self, options: GatekeeperOptions, between: Callable[[], None]) -> None:
-        self.gatekeeper = Gatekeeper(options, between)
+    def __init__(self, options: GatekeeperOptions, between: Callable[[], None], decide: Core) -> None:
+        self.gatekeeper = Gatekeeper(options, between, decide)
         self.lost = False
         self._thread = threading.Thread(target=self._serve, daemon=True)
 

@@ -132,7 +132,11 @@ class StandIn:
     def _announce(self, resource: str, old: Object | None, new: Object | None) -> None:
         self._version += 1
         self._log.append(_Change(self._version, resource, old, new))
-        self._loop.loop.call_soon_threadsafe(lambda: [each.set() for each in self._news])
+        self._loop.loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        for each in self._news:
+            each.set()
 
     # ---- the server
 
@@ -180,15 +184,22 @@ class StandIn:
             metadata = {"resourceVersion": f"{self._version}"}
             return web.json_response({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": found})
         if asked.verb == "POST":
-            space = key.rstrip("/")
-            body = {**asked.body, "metadata": {**({"namespace": space} if space else {}), **asked.body["metadata"]}}
-            if (resource, key_of(body)) in self.objects:
-                return failure(409, "already exists")
-            return web.json_response(self._store(resource, body), status=201)
+            return self._created(asked, resource)
         if stored is None:
             return failure(404, f'{resource} "{key}" not found')
         if asked.verb == "GET":
             return web.json_response(stored)
+        return self._changed(asked, stored, resource, part)
+
+    def _created(self, asked: Request, resource: str) -> web.Response:
+        space = asked.key.rstrip("/")
+        body = {**asked.body, "metadata": {**({"namespace": space} if space else {}), **asked.body["metadata"]}}
+        if (resource, key_of(body)) in self.objects:
+            return failure(409, "already exists")
+        return web.json_response(self._store(resource, body), status=201)
+
+    def _changed(self, asked: Request, stored: Object, resource: str, part: str) -> web.Response:
+        key = asked.key
         if asked.verb == "DELETE":
             self.remove(resource, key)
             return web.json_response({"kind": "Status", "status": "Success"})
@@ -230,9 +241,9 @@ class StandIn:
     @staticmethod
     def _in(request: web.Request, body: Object) -> bool:
         parts = [each for each in request.path.split("/") if each]
-        if "namespaces" in parts and parts[-2] != "namespaces":
-            if body["metadata"].get("namespace") != parts[parts.index("namespaces") + 1]:
-                return False
+        space = parts[parts.index("namespaces") + 1] if "namespaces" in parts[:-2] else ""
+        if space and body["metadata"].get("namespace") != space:
+            return False
         labels = body["metadata"].get("labels", {})
         for each in filter(None, request.query.get("labelSelector", "").split(",")):
             name, equal, value = each.partition("=")

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from agent.app.gatekeeper import leader as leaders
+from agent.forecast.gate.events import Event
+from agent.forecast.gate.state import GateState
+from agent.forecast.gate.step import Step
 from agent.forecast.gate.values import GATE
 from tests.gatekeeper.replicas import NAME, SPACE, SWITCH, Cluster
 from tests.gatekeeper.standin import CUT, Request
@@ -96,7 +99,12 @@ def test_s23_a_pod_of_a_leader_killed_between_its_patches_is_cleared_by_the_next
 def test_s23_sigterm_finishes_what_is_under_way_removes_the_switch_and_gives_the_lease_back(cluster: Cluster) -> None:
     """Between the two patches, too: no nomination of a gated pod is left."""
     reached, go = threading.Event(), threading.Event()
-    replica = cluster.replica(between=lambda: (reached.set(), go.wait(10), None)[-1])
+
+    def held() -> None:
+        reached.set()
+        go.wait(10)
+
+    replica = cluster.replica(between=held)
     cluster.serving()
     key = cluster.gated("web")
     assert reached.wait(20)
@@ -151,18 +159,17 @@ def test_s23_a_leader_that_cannot_renew_its_lease_stops_before_another_may_lead(
 
 def test_s23_an_api_server_that_is_away_between_the_patches_leaves_no_phantom(cluster: Cluster) -> None:
     """The second patch is cut: the nomination is cleared or the pod released as soon as there is an answer."""
-    away = threading.Event()
+    away, over = threading.Event(), threading.Event()
 
     def cut(request: Request) -> int:
-        return CUT if away.is_set() and request.verb == "PATCH" else 0
+        return CUT if away.is_set() and not over.is_set() and request.verb == "PATCH" else 0
 
     cluster.api.before = cut
     cluster.replica(between=away.set)
     key = cluster.gated("web")
     until(lambda: away.is_set() and phantoms(cluster) == [key], "the cut")
     time.sleep(0.5)
-    cluster.replicas[0].gatekeeper.leader._errands._writer._between = lambda: None  # type: ignore[union-attr]
-    away.clear()
+    over.set()
     until(lambda: not phantoms(cluster), "the end of the phantom")
     until(lambda: cluster.released(key), "the release")
 
@@ -213,16 +220,12 @@ def test_s23_a_gate_is_bounded_in_time_though_the_decision_fails(
 ) -> None:
     """The leader lets a pod go by itself, and while every step fails no further pod is gated."""
     monkeypatch.setattr(leaders, "GRACE", 0.5)
-    replica = cluster.replica(wait=1.0, started=False)
 
-    def broken(*_: object) -> None:
-        raise ZeroDivisionError
+    def broken(state: GateState, events: list[Event], now: float) -> Step:
+        raise ZeroDivisionError((state, events, now))
 
-    monkeypatch.setattr(
-        leaders.Leader.__init__, "__kwdefaults__", {**leaders.Leader.__init__.__kwdefaults__, "decide": broken}
-    )
     key = cluster.gated("web")
-    replica.start()
+    cluster.replica(wait=1.0, decide=broken)
     until(lambda: cluster.released(key), "the end of its wait")
     assert not cluster.switched_on
     assert not cluster.api.nominated(key)

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from agent.app.gatekeeper.figures import values
-from agent.app.gatekeeper.leader import Leader
+from agent.app.gatekeeper.leader import Core, Leader
 from agent.app.gatekeeper.options import GatekeeperOptions
 from agent.errors import KubeError, LeaseLostError
+from agent.forecast.gate.step import step
 from agent.kube.client import KubeClient
 from agent.kube.gate.lease import Lease
 from agent.observe.health import RECOVERY, Health, Server
@@ -33,10 +34,13 @@ class Gatekeeper:
     Args:
         options: settings.
         between: called between the two patches of a release; tests end the process there.
+        decide: the decision.
     """
 
-    def __init__(self, options: GatekeeperOptions, between: Callable[[], None] = lambda: None) -> None:
-        self._options, self._between = options, between
+    def __init__(
+        self, options: GatekeeperOptions, between: Callable[[], None] = lambda: None, decide: Core = step
+    ) -> None:
+        self._options, self._between, self._decide = options, between, decide
         self.health, self.metrics = Health(), Metrics(GATEKEEPER)
         self._client = KubeClient(options.access, options.identity, self._counted)
         self._lease = Lease(
@@ -93,7 +97,7 @@ class Gatekeeper:
             self._options, self._client, lambda: self._lease.held,
             count=lambda what, by: self.metrics.count("gate_events_total", what, by=by),
             timed=lambda seconds: self.metrics.time("gate_step_seconds", seconds=seconds),
-            beat=self.health.beat, between=self._between,
+            beat=self.health.beat, between=self._between, decide=self._decide,
         )  # fmt: skip
         if self._stopping.is_set():  # a signal came meanwhile
             self.leader.stop()
