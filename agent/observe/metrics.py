@@ -195,8 +195,7 @@ SPECS: tuple[Spec, ...] = (
          "Always 1; the label says whose answers pods get: fixed, or a minor of the kubelet, like kubelet-1.37.",
          ("answers",)),
 )  # fmt: skip
-_SHARED = ("numalign_problems_total", "numalign_api_requests_total", "numalign_api_request_seconds",
-           "numalign_build_info")  # fmt: skip
+_SHARED = ("numalign_problems_total", "numalign_api_requests_total", "numalign_api_request_seconds")
 GATEKEEPER: tuple[Spec, ...] = (
     Spec("numalign_gate_leading", "gauge", "1 on the replica that holds the lease."),
     Spec("numalign_gate_serving", "gauge",
@@ -220,7 +219,7 @@ GATEKEEPER: tuple[Spec, ...] = (
     Spec("numalign_gate_step_seconds", "histogram", "How long a step of the decision took."),
     *(spec for spec in SPECS if spec.name in _SHARED),
 )  # fmt: skip
-"""The table of `numalign gatekeeper`. Those that the agent has, too, mean the same."""
+"""The table of `numalign gatekeeper`. What the agent has, too, means the same; numalign_build_info counts agents."""
 PREFIX = "numalign_"
 
 

@@ -129,7 +129,8 @@ def _bare(found: Object) -> Object:
 def test_rights_are_those_that_were_proven() -> None:
     """Roles, policy and hook are, word for word, what tests/cluster tries on a real API server."""
     text = rendering.render(
-        "--set", "rbac.eviction=true,rbac.cleanup=true,config.dra.enabled=true,config.fleet.publish=true,gatekeeper.enabled=true",
+        "--set",
+        "rbac.eviction=true,rbac.cleanup=true,config.dra.enabled=true,config.fleet.publish=true,gatekeeper.enabled=true",
     )
     found = {(each["kind"], each["metadata"]["name"]): _bare(each) for each in rendering.objects(text)}
     for file in sorted(ACCESS.glob("*.yaml")):

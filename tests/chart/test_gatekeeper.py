@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -12,11 +13,13 @@ from agent.cli import gatekeeper, ungate
 from agent.forecast.gate.values import GATE, HOSTNAME
 from agent.kube.gate import switch
 from agent.observe.metrics import GATEKEEPER
+from tests.chart.test_rules import promtool
 from tools.chart import rendering
 from tools.chart.rendering import CHART, Object, of_kind
 
 pytestmark = [pytest.mark.go, pytest.mark.usefixtures("charting")]
 ON = ("--set", "gatekeeper.enabled=true,config.fleet.publish=true")
+CASES = Path(__file__).with_name("gatekeeper.test.yaml")
 NAME, SWITCH, UNGATE = "numalign-gatekeeper", "numalign-gate", "numalign-ungate"
 
 
@@ -72,7 +75,7 @@ def test_s23_it_may_bind_and_delete_no_pod() -> None:
 
 
 def test_the_switch_the_policy_and_the_command_name_one_another() -> None:
-    """ParamRef names the leader's ConfigMap, a missing one gates no pod, and the hook finds the binding by its label."""
+    """The binding names the ConfigMap of the leader, a missing one gates no pod, and the hook finds the binding."""
     found = on()
     binding = of_kind(found, "MutatingAdmissionPolicyBinding")
     ref = {"name": SWITCH, "namespace": "numalign-system", "parameterNotFoundAction": "Allow"}
@@ -150,6 +153,21 @@ def test_s23_uninstalling_ungates_before_anything_is_removed() -> None:
     assert weights[UNGATE] < weights["numalign-uninstall"]
     kept = on("--set", "uninstall.release=false")
     of_kind(kept, "Job", UNGATE)
+
+
+@pytest.mark.needs("promtool")
+def test_each_alert_fires_for_its_fault(tmp_path: Path) -> None:
+    """Promtool's own tests: both replicas gone, none that decides, what was left behind."""
+    rules = CHART / "files" / "gatekeeper" / "rules.yaml"
+    told = yaml.safe_load(rules.read_text("utf-8"))
+    for group in told["groups"]:
+        for rule in group["rules"]:
+            rule["annotations"] = {}  # their words are not compared
+    bare, cases = tmp_path / "rules.yaml", tmp_path / "cases.yaml"
+    bare.write_text(yaml.safe_dump(told), "utf-8")
+    cases.write_text(CASES.read_text("utf-8").replace("[RULES]", f"[{bare}]"), "utf-8")
+    assert "SUCCESS" in promtool("check", "rules", str(rules))
+    promtool("test", "rules", str(cases))
 
 
 def test_its_alerts_come_with_it_and_name_metrics_that_it_has() -> None:

@@ -21,7 +21,7 @@ from agent.model import notes
 from agent.model.cgroup import FORBIDDEN, HANGS, OCCUPIED
 from agent.model.outcome import Reason
 from agent.model.rules import NODE_OPTIONS, POD_OPTIONS, OnMisalignment, Policy, Scope
-from agent.observe.metrics import SPECS
+from agent.observe.metrics import GATEKEEPER, SPECS
 from agent.settings import Settings, parse
 from agent.settings.cpu_options import KEY
 from tests.chart.test_rules import alerts
@@ -95,7 +95,7 @@ def test_events() -> None:
 def test_what_pages_name_exists(page: Path) -> None:
     """Metrics, settings of the kubelet's and our own names, alerts."""
     text = page.read_text("utf-8")
-    known = {spec.name for spec in SPECS}
+    known = {spec.name for spec in (*SPECS, *GATEKEEPER)}
     for name in re.findall(r"\bnumalign_[a-z_]+", text):
         assert name in known, f"{page}: {name}"
     for name in re.findall(r"\bNumalign[A-Z]\w+", text):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent.forecast.gate.values import GATE, HOSTNAME
 from tests.gatekeeper.replicas import Cluster, terms_of
+from tests.gatekeeper.standin import Object
 from tests.patience import until
 
 
@@ -26,7 +27,7 @@ def test_nodes_that_would_refuse_are_in_not_in_of_every_term(cluster: Cluster) -
     """Existing terms keep what they say; a term that says nothing matches no node, and stays so."""
     cluster.fill("a", 2, 2)  # one and two CPUs are left on its NUMA nodes
     own = {"key": "zone", "operator": "DoesNotExist"}
-    terms = [
+    terms: list[Object] = [
         {"matchExpressions": [own]},
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]},
     ]

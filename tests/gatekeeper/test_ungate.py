@@ -59,7 +59,8 @@ def run(request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path, monkey
     fake.chmod(0o755)
 
     def plugin(*more: str) -> Said:
-        command = [sys.executable, ROOT / "deploy" / "kubectl-numalign", "ungate", "--all", "-o", "json", *more]
+        program = str(ROOT / "deploy" / "kubectl-numalign")
+        command = [sys.executable, program, "ungate", "--all", "-o", "json", *more]
         environment = {**os.environ, "PATH": f"{fake.parent}:{os.environ['PATH']}"}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100, check=False)
         assert done.stdout, done.stderr
@@ -69,9 +70,9 @@ def run(request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path, monkey
 
 
 def abandoned(cluster: Cluster) -> None:
-    """What two replicas that were killed at once leave: a switch, gates, a phantom, a nomination of a released pod."""
-    name = {"name": "numalign-gate", "namespace": SPACE, "labels": {SWITCH: "on"}}
-    cluster.api.put("configmaps", {"metadata": name})
+    """What two replicas that were killed at once leave: a switch, gates, a phantom, a nomination."""
+    switch = {"name": "numalign-gate", "namespace": SPACE, "labels": {SWITCH: "on"}}
+    cluster.api.put("configmaps", {"metadata": switch})
     cluster.gated("waits")
     cluster.gated("both", gates=("kueue.x-k8s.io/admission", GATE))
     cluster.gated("phantom")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from agent.app.gatekeeper.leader import Figures
+from agent.app.gatekeeper.leader import GateFigures
 from agent.observe.metrics import MetricValues
 
 
-def values(figures: Figures | None, *, leading: bool) -> MetricValues:
+def values(figures: GateFigures | None, *, leading: bool) -> MetricValues:
     """Return the gauges of a replica; of one that does not lead, that alone."""
     if figures is None or not leading:
         return {"gate_leading": 0, "gate_serving": 0}

@@ -92,7 +92,7 @@ class KnownPod:
 
 
 @dataclass(slots=True)
-class Figures:
+class GateFigures:
     """What the metrics and the page show; read by other threads."""
 
     state: GateState = field(default_factory=GateState)
@@ -140,7 +140,7 @@ class Leader:
         self._lifted: dict[str, float] = {}
         self._switch_due = 0.0
         self._faulty = self._looks_up = False
-        self.figures = Figures(GateState(options=options.decisions))
+        self.figures = GateFigures(GateState(options=options.decisions))
         self.switch = GateSwitch(client, options.namespace, options.switch, options.name)
         writer = GateWriter(client, self._affinity_of, leads, between=between, wall=wall)
         self._errands = Errands(writer, self._answered)

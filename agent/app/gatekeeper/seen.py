@@ -104,7 +104,7 @@ class Summaries:
 
 
 @dataclass(slots=True)
-class _Place:
+class _KnownNode:
     """What is known of one node name."""
 
     node: SeenNode | None = None
@@ -122,7 +122,7 @@ class SeenCluster:
 
     def __init__(self, wall: Callable[[], float]) -> None:
         self._wall = wall
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _KnownNode] = {}
         self._agents: dict[str, str] = {}
         self._namespaces: set[str] = set()
 
@@ -177,8 +177,8 @@ class SeenCluster:
             if place.summary and _named(place.summary.summary):
                 yield from self._told(name)
 
-    def _place(self, name: str) -> _Place:
-        return self._places.setdefault(name, _Place())
+    def _place(self, name: str) -> _KnownNode:
+        return self._places.setdefault(name, _KnownNode())
 
     def _told(self, name: str) -> Iterator[SummarySeen]:
         place = self._places[name]
@@ -189,7 +189,7 @@ class SeenCluster:
         if place.node is None and place.summary is None and not place.agents:
             del self._places[name]
 
-    def _published(self, place: _Place) -> PublishedSummary | None:
+    def _published(self, place: _KnownNode) -> PublishedSummary | None:
         seen = place.summary
         if seen is None:
             return None

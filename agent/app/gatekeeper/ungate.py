@@ -36,7 +36,7 @@ Raw = Mapping[str, Any]
 T = TypeVar("T")
 
 
-class Api(Protocol):
+class UngateApi(Protocol):
     """The API server, with the caller's rights: `agent.kube.caller.Caller`."""
 
     def pages(
@@ -66,7 +66,7 @@ class Ungated:
 
 
 def ungate(
-    api: Api, namespace: str = "", *, policy: bool = False, sleep: Callable[[float], None] = time.sleep
+    api: UngateApi, namespace: str = "", *, policy: bool = False, sleep: Callable[[float], None] = time.sleep
 ) -> Ungated:
     """Take our gate from every pod.
 
@@ -101,10 +101,12 @@ def ungate(
     return done
 
 
-def _pods(api: Api) -> list[UnboundBody | UnreadablePod]:
+def _pods(api: UngateApi) -> list[UnboundBody | UnreadablePod]:
     """List the pods that have our gate, or a nomination that we left."""
     found = list[UnboundBody | UnreadablePod]()
-    for page, _ in api.pages("/api/v1/pods", _read, fieldSelector="spec.nodeName="):
+    pages: Iterator[tuple[list[UnboundBody | UnreadablePod], int | None]]
+    pages = api.pages("/api/v1/pods", _read, fieldSelector="spec.nodeName=")
+    for page, _ in pages:
         found += page
     return [*{_key(each): each for each in found}.values()]
 
@@ -121,7 +123,7 @@ def _read(item: ListItem) -> UnboundBody | UnreadablePod | None:
     return found if found is not None and found.gated else None
 
 
-def _free(api: Api, found: UnboundBody | UnreadablePod, done: Ungated) -> str:
+def _free(api: UngateApi, found: UnboundBody | UnreadablePod, done: Ungated) -> str:
     """Clear and lift; return why that failed, "" where it did not."""
     nominated = found.pod.nominated if isinstance(found, UnboundBody) else "unknown"
     version = found.pod.version if isinstance(found, UnboundBody) else found.version
@@ -144,7 +146,7 @@ def _key(found: UnboundBody | UnreadablePod) -> str:
     return found.pod.pod.key if isinstance(found, UnboundBody) else found.key
 
 
-def _remove(api: Api, path: str, selector: str, done: Ungated) -> None:
+def _remove(api: UngateApi, path: str, selector: str, done: Ungated) -> None:
     for name in _names(api, path, selector, done):
         space, _, own = name.rpartition("/")
         target = f"/api/v1/namespaces/{space}/configmaps/{own}" if space else f"{path}/{own}"
@@ -156,7 +158,7 @@ def _remove(api: Api, path: str, selector: str, done: Ungated) -> None:
                 done.left[name] = str(error)
 
 
-def _names(api: Api, path: str, selector: str, done: Ungated) -> list[str]:
+def _names(api: UngateApi, path: str, selector: str, done: Ungated) -> list[str]:
     """Return "namespace/name", or the name, of what a selector finds; a kind that is not served has none."""
 
     def name(item: ListItem) -> str | None:
