@@ -29,6 +29,7 @@ from tests.docs import pages
 
 REFERENCE = pages.DOCS / "reference.md"
 CODE = pages.ROOT / "agent"
+GATE_RULES = pages.ROOT / "charts" / "numalign" / "files" / "gatekeeper" / "rules.yaml"
 
 
 def test_annotations() -> None:
@@ -100,7 +101,8 @@ def test_what_pages_name_exists(page: Path) -> None:
         assert name in known, f"{page}: {name}"
     for name in re.findall(r"\bNumalign[A-Z]\w+", text):
         events = pages.first_cells(pages.section(REFERENCE, "Events"))
-        assert name in events | {rule["alert"] for rule in alerts()}, f"{page}: {name}"
+        rules = {rule["alert"] for rule in alerts()} | {*re.findall(r"alert: (\w+)", GATE_RULES.read_text("utf-8"))}
+        assert name in events | rules, f"{page}: {name}"
     settings = set(Settings().shown())
     sections = {
         f"{key}.{inner}" for key, part in Settings().shown().items() if isinstance(part, dict) for inner in part
