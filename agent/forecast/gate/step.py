@@ -155,7 +155,8 @@ class _Work:
             elif not self._alone(waiter):
                 stuck.append(waiter)
         self._tell(stuck)
-        self.again = self.again or self.budget.left < 0
+        options = self.state.options
+        self.again = self.again or self.budget.left < 0 or self.state.views.fill(self.state.sites, options.ahead)
 
     def _alone(self, waiter: Waiter) -> bool:
         """Release a pod where it may be; return whether it was."""
@@ -172,6 +173,7 @@ class _Work:
     def _choice(self, waiter: Waiter) -> Choice | None:
         desk = Desk(self.state.options, self.state.sites, self.now, self.budget)
         view = self._view(waiter.kind)
+        view.search(self.budget)
 
         def delays(site: Site) -> bool:
             return line.delays(waiter, waiter.kind, site, self.kept, self.now)
@@ -227,7 +229,7 @@ class _Work:
 
     def _view(self, kind: Kind) -> View:
         view = self.state.views.of(kind, self.state.options.strategy)
-        view.look(self.state.sites, self.budget)
+        view.look(self.state.sites)
         return view
 
     def _busy(self, uid: str) -> None:

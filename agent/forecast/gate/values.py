@@ -41,6 +41,7 @@ class GateOptions:
         look_up: seconds after a release at which an unseen pod is looked up, and a standing nomination is cleared.
         prefer_nodes: a pod that may not be nominated prefers its node in clusters of at most so many nodes.
         asks: decisions of nodes in one step at most; the rest is asked in the next step.
+        ahead: decisions beside these, for pods that may come.
         gang_wait: seconds that the visible members of a gang wait for the missing ones.
         autoscaler_after: seconds that a pod that fits nowhere waits before the autoscaler may see it.
         own: namespace of the gatekeeper, whose pods are never gated.
@@ -54,7 +55,8 @@ class GateOptions:
     summary_age: float = 120.0
     look_up: float = 5.0
     prefer_nodes: int = 100
-    asks: int = 500
+    asks: int = 400
+    ahead: int = 50
     gang_wait: float = 10.0
     autoscaler_after: float = 30.0
     own: str = ""

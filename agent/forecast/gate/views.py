@@ -20,6 +20,8 @@ from agent.forecast.simulated_nodes import ask_of
 
 MOST_KINDS = 32
 """Kinds of pods whose views are kept, the latest ones."""
+ENOUGH = 50
+"""Nodes that are asked for a better place of a pod that one has taken."""
 
 
 class Standing(IntEnum):
@@ -68,17 +70,31 @@ class View:
         self._stands: dict[str, tuple[Standing, Place]] = {}
         self._lists: dict[Standing, list[Place]] = {each: [] for each in Standing if each < Standing.OUT}
 
-    def look(self, sites: Mapping[str, Site], budget: Budget) -> None:
-        """Judge the nodes that have changed, and ask those that may be asked."""
-        if sites is not self._sites:
-            seen = self._seen
-            for site in [site for name, site in sites.items() if seen.get(name) is not site]:
-                self._judge(site)
-            if len(seen) != len(sites):
-                for name in [name for name in seen if name not in sites]:
-                    self._drop(name)
-                    del seen[name]
-            self._sites = sites
+    def look(self, sites: Mapping[str, Site]) -> None:
+        """Judge the nodes that have changed, by filters and sums."""
+        if sites is self._sites:
+            return
+        seen = self._seen
+        for site in [site for name, site in sites.items() if seen.get(name) is not site]:
+            self._judge(site)
+        if len(seen) != len(sites):
+            for name in [name for name in seen if name not in sites]:
+                self._drop(name)
+                del seen[name]
+        self._sites = sites
+
+    def search(self, budget: Budget) -> None:
+        """Ask nodes, the likeliest first, until one takes the pod and none before it is unasked."""
+        unasked = self._lists[Standing.UNASKED]
+        spent = 0
+        while unasked and not (self.takers and self.takers[0] < unasked[0]) and budget.spend():
+            self._ask(self._seen[unasked[0].name])
+            spent += 1
+            if self.takers and spent >= ENOUGH:
+                return
+
+    def fill(self, budget: Budget) -> None:
+        """Ask the nodes that no pod needed to know so far."""
         unasked = self._lists[Standing.UNASKED]
         while unasked and budget.spend():
             self._ask(self._seen[unasked[0].name])
@@ -173,6 +189,14 @@ class Views:
                 self.kinds.clear()
             found = self.kinds[key] = Kind(asked, needs_of(pod.pod), pod.placing, pod.ports, volumes)
         return found
+
+    def fill(self, sites: Mapping[str, Site], most: int) -> bool:
+        """Ask nodes ahead, of the kinds that came last first; return whether some are left to ask."""
+        budget = Budget(most)
+        for view in reversed(self.views.values()):
+            view.look(sites)
+            view.fill(budget)
+        return budget.left < 0
 
     def of(self, kind: Kind, strategy: Strategy) -> View:
         """Return the view of a kind."""
