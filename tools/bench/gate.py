@@ -20,8 +20,20 @@ import click
 
 from agent.core.admission.node import Node
 from agent.forecast.dry_run import DryRun
-from agent.forecast.gate.events import Event, LookUp, Nominate, NodeSeen, PodGone, PodSeen, Release, SummarySeen, Tell
-from agent.forecast.gate.events import Answer, Found, Written
+from agent.forecast.gate.events import (
+    Answer,
+    Event,
+    Found,
+    LookUp,
+    NodeSeen,
+    Nominate,
+    PodGone,
+    PodSeen,
+    Release,
+    SummarySeen,
+    Tell,
+    Written,
+)
 from agent.forecast.gate.state import GateState
 from agent.forecast.gate.step import step
 from agent.forecast.gate.values import HOSTNAME, GateOptions, NodeFacts, PublishedSummary, UnboundPod
@@ -35,7 +47,7 @@ MACHINE = "2 sockets x 2 nodes x 32 cores, 128G per node"
 CPUS, ALLOCATABLE = 128, {"cpu": 128_000, "memory": 500 * 2**30 * 1000, "pods": 110_000}
 SETTINGS = {"topologyManagerPolicy": "single-numa-node", "onMisalignment": "wait"}
 SIZES, WEIGHTS = (2, 4, 8, 16, 24), (8, 6, 4, 2, 1)
-STATES = 250
+STATES = 50
 BOUND, PUBLISHED = 0.05, 1.0
 """Seconds from a release to the binding, and from a change of a node to its summary."""
 EPOCH = 1_700_000_000.0

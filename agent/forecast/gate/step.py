@@ -82,11 +82,12 @@ class _Work:
     effects: list[Effect] = field(default_factory=list)
     again: bool = False
     budget: Budget = field(init=False)
+    beside: Budget = field(init=False)
     fruitless: set[tuple[Kind, str]] = field(default_factory=set)
     kept: dict[str, Waiter] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.budget = Budget(self.state.options.asks)
+        self.budget, self.beside = Budget(self.state.options.asks), Budget(self.state.options.beside)
 
     # ---- time
 
@@ -155,8 +156,7 @@ class _Work:
             elif not self._alone(waiter):
                 stuck.append(waiter)
         self._tell(stuck)
-        options = self.state.options
-        self.again = self.again or self.budget.left < 0 or self.state.views.fill(self.state.sites, options.ahead)
+        self.again |= self.budget.left < 0 or self.state.views.fill(self.state.sites, self.beside)
 
     def _alone(self, waiter: Waiter) -> bool:
         """Release a pod where it may be; return whether it was."""
@@ -174,6 +174,7 @@ class _Work:
         desk = Desk(self.state.options, self.state.sites, self.now, self.budget)
         view = self._view(waiter.kind)
         view.search(self.budget)
+        view.fill(self.beside)
 
         def delays(site: Site) -> bool:
             return line.delays(waiter, waiter.kind, site, self.kept, self.now)
@@ -228,9 +229,7 @@ class _Work:
             self.kept.pop(waiter.promised, None)
 
     def _view(self, kind: Kind) -> View:
-        view = self.state.views.of(kind, self.state.options.strategy)
-        view.look(self.state.sites)
-        return view
+        return self.state.views.of(kind, self.state.sites, self.state.options.strategy)
 
     def _busy(self, uid: str) -> None:
         waiter = replace(self.state.waiting[uid], busy=self.now + PATCHING)

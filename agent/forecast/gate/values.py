@@ -40,8 +40,8 @@ class GateOptions:
         summary_age: seconds without a sign of life of its agent after which a node's summary counts for nothing.
         look_up: seconds after a release at which an unseen pod is looked up, and a standing nomination is cleared.
         prefer_nodes: a pod that may not be nominated prefers its node in clusters of at most so many nodes.
-        asks: decisions of nodes in one step at most; the rest is asked in the next step.
-        ahead: decisions beside these, for pods that may come.
+        asks: decisions of nodes in one step at most to find places; the rest is asked in the next step.
+        beside: decisions beside these, for the names of NotIn and for pods that may come.
         gang_wait: seconds that the visible members of a gang wait for the missing ones.
         autoscaler_after: seconds that a pod that fits nowhere waits before the autoscaler may see it.
         own: namespace of the gatekeeper, whose pods are never gated.
@@ -56,7 +56,7 @@ class GateOptions:
     look_up: float = 5.0
     prefer_nodes: int = 100
     asks: int = 400
-    ahead: int = 50
+    beside: int = 100
     gang_wait: float = 10.0
     autoscaler_after: float = 30.0
     own: str = ""

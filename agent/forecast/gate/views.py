@@ -65,23 +65,24 @@ class View:
 
     def __init__(self, kind: Kind, strategy: Strategy) -> None:
         self.kind, self._strategy = kind, strategy
-        self._sites: Mapping[str, Site] = {}
         self._seen: dict[str, Site] = {}
         self._stands: dict[str, tuple[Standing, Place]] = {}
         self._lists: dict[Standing, list[Place]] = {each: [] for each in Standing if each < Standing.OUT}
 
-    def look(self, sites: Mapping[str, Site]) -> None:
-        """Judge the nodes that have changed, by filters and sums."""
-        if sites is self._sites:
-            return
-        seen = self._seen
-        for site in [site for name, site in sites.items() if seen.get(name) is not site]:
-            self._judge(site)
-        if len(seen) != len(sites):
-            for name in [name for name in seen if name not in sites]:
+    def look(self, sites: Mapping[str, Site], changed: set[str]) -> None:
+        """Judge nodes that may have changed, by filters and sums.
+
+        Args:
+            sites: all nodes.
+            changed: names of those that are not as they were at the last look, or are gone.
+        """
+        for name in changed:
+            site = sites.get(name)
+            if site is None:
                 self._drop(name)
-                del seen[name]
-        self._sites = sites
+                self._seen.pop(name, None)
+            elif self._seen.get(name) is not site:
+                self._judge(site)
 
     def search(self, budget: Budget) -> None:
         """Ask nodes, the likeliest first, until one takes the pod and none before it is unasked."""
@@ -94,7 +95,7 @@ class View:
                 return
 
     def fill(self, budget: Budget) -> None:
-        """Ask the nodes that no pod needed to know so far."""
+        """Ask nodes for the names of a NotIn, and for pods that may come."""
         unasked = self._lists[Standing.UNASKED]
         while unasked and budget.spend():
             self._ask(self._seen[unasked[0].name])
@@ -173,10 +174,19 @@ class View:
 
 @dataclass(slots=True)
 class Views:
-    """The views of the kinds of pods that were asked about last, and the kinds themselves."""
+    """The views of the kinds of pods that were asked about last, and the kinds themselves.
+
+    Attributes:
+        kinds: by what decides.
+        views: of kinds, the latest last.
+        sites: the nodes as of the last look at any view.
+        changed: names of nodes that a view has not looked at since they changed.
+    """
 
     kinds: dict[Hashable, Kind] = field(default_factory=dict)
     views: dict[Kind, View] = field(default_factory=dict)
+    sites: Mapping[str, Site] = field(default_factory=dict)
+    changed: dict[Kind, set[str]] = field(default_factory=dict)
 
     def kind_of(self, pod: UnboundPod) -> Kind:
         """Return the kind of a pod: one object for all pods that get the same answers."""
@@ -190,18 +200,42 @@ class Views:
             found = self.kinds[key] = Kind(asked, needs_of(pod.pod), pod.placing, pod.ports, volumes)
         return found
 
-    def fill(self, sites: Mapping[str, Site], most: int) -> bool:
+    def of(self, kind: Kind, sites: Mapping[str, Site], strategy: Strategy) -> View:
+        """Return the view of a kind, as the nodes are now."""
+        self._compare(sites)
+        view = self.views.pop(kind, None)
+        if view is None:
+            view, self.changed[kind] = View(kind, strategy), {*sites}
+        self.views[kind] = view
+        if len(self.views) > MOST_KINDS:
+            oldest = next(iter(self.views))
+            del self.views[oldest], self.changed[oldest]
+        self._look(view)
+        return view
+
+    def fill(self, sites: Mapping[str, Site], budget: Budget) -> bool:
         """Ask nodes ahead, of the kinds that came last first; return whether some are left to ask."""
-        budget = Budget(most)
+        self._compare(sites)
         for view in reversed(self.views.values()):
-            view.look(sites)
-            view.fill(budget)
+            if budget.left >= 0:
+                self._look(view)
+                view.fill(budget)
         return budget.left < 0
 
-    def of(self, kind: Kind, strategy: Strategy) -> View:
-        """Return the view of a kind."""
-        found = self.views.pop(kind, None) or View(kind, strategy)
-        self.views[kind] = found
-        if len(self.views) > MOST_KINDS:
-            del self.views[next(iter(self.views))]
-        return found
+    def _look(self, view: View) -> None:
+        changed = self.changed[view.kind]
+        if changed:
+            view.look(self.sites, changed)
+            changed.clear()
+
+    def _compare(self, sites: Mapping[str, Site]) -> None:
+        """Note which nodes are not the same any more; nodes that are the same are the same objects."""
+        before = self.sites
+        if sites is before:
+            return
+        found = [name for name, site in sites.items() if before.get(name) is not site]
+        if len(before) + sum(1 for name in found if name not in before) != len(sites):
+            found += [name for name in before if name not in sites]
+        for changed in self.changed.values():
+            changed.update(found)
+        self.sites = sites
