@@ -237,7 +237,8 @@ def stream(paper: Paper, state: GateState, decoder: Decoder, end: float) -> tupl
             elif what == "gone":
                 events.append(PodGone(more))
             else:
-                events.append(seen(*more, now, decoder))
+                number, text = more
+                events.append(seen(number, text, now, decoder))
         made = step(state, events, now)
         spent = time.process_time() - began
         state, now = made.state, now + spent

@@ -179,6 +179,8 @@ class _Work:
         def delays(site: Site) -> bool:
             return line.delays(waiter, waiter.kind, site, self.kept, self.now)
 
+        if view.all_blind:
+            return Choice(Count.LEFT_TO_SCHEDULER)
         if view.takers:
             return desk.choose(waiter.pod, view, delays)
         if view.unasked:

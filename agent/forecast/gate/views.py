@@ -120,6 +120,12 @@ class View:
         """Return the nodes that filters let it go to and that lack something by sums."""
         return self._lists[Standing.SHORT]
 
+    @property
+    def all_blind(self) -> bool:
+        """Tell whether filters let it go to some node, and none of these can be asked."""
+        known = any(self._lists.values())
+        return not known and any(standing is Standing.BLIND for standing, _ in self._stands.values())
+
     def evictions(self, budget: Budget) -> Iterator[tuple[Place, Reply | None]]:
         """Yield what each node that is short would answer after evictions; stop where the budget is spent."""
         for place in [*self.short]:
@@ -143,13 +149,14 @@ class View:
             self._ask(site)
 
     def _by_sums(self, site: Site) -> Standing:
-        if site.summary is None or site.node is None:
-            return Standing.BLIND
-        kind = self.kind
-        facts = site.node.facts
+        if site.node is None:
+            return Standing.OUT
+        kind, facts = self.kind, site.node.facts
         volumes = all(any(term.met(facts) for term in terms) for terms in kind.volumes)
         if not site.node.ready or kind.placing.barred(facts) or not volumes or not site.takes_ports(kind.ports):
             return Standing.OUT
+        if site.summary is None:
+            return Standing.BLIND
         return Standing.SHORT if site.lacks(kind.needs) else Standing.UNASKED
 
     def _ask(self, site: Site) -> None:
