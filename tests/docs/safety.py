@@ -19,13 +19,13 @@ from tests.docs import pages
 
 PAGE = pages.DOCS / "dev" / "safety.md"
 TESTS = pages.ROOT / "tests"
-RULES = range(1, 23)
+RULES = range(1, 24)
 PURE, STANDIN, KERNEL, SERVER, PROTOCOL, LAB = (
     "values alone", "the stand-in kernel", "a real kernel", "a real API server",
     "a real runtime's or kubelet's protocol", "a real kubelet, containerd and kernel (`make lab`)",
 )  # fmt: skip
 JUDGES = {
-    "unit": PURE, "property": PURE, "chart": PURE, "flow": STANDIN, "crash": STANDIN,
+    "unit": PURE, "gate": PURE, "property": PURE, "chart": PURE, "flow": STANDIN, "crash": STANDIN,
     "matrix": STANDIN, "hostile": STANDIN, "page": STANDIN, "contract": KERNEL, "cluster": SERVER, "nri": PROTOCOL,
     "podresources": PROTOCOL, "lab": LAB,
 }  # fmt: skip

@@ -246,7 +246,8 @@ class Site:
 
     def flying(self, pod: UnboundPod) -> Site:
         """Return the site with one more pod in flight, laid in after those before it."""
-        return self._with_books(replace(self, flights=(*self.flights, pod)), pod.pod)
+        unclaimed = self.unclaimed if self.flights else Counter[Signature]()
+        return self._with_books(replace(self, flights=(*self.flights, pod), unclaimed=unclaimed), pod.pod)
 
     def landed(self, uids: Collection[str]) -> Site:
         """Return the site without pods that are in flight no more."""
@@ -331,8 +332,10 @@ class Site:
         What earlier summaries showed and no released pod was found in is among them, as long as pods are in flight.
         """
         older = self.published.summary if self.published else None
-        found = Counter(self.unclaimed) if self.flights else Counter[Signature]()
-        for signature, number in (signatures(newer) - (signatures(older) if older else Counter())).items():
+        if older is None or not self.flights:
+            return Counter()
+        found = Counter(self.unclaimed)
+        for signature, number in (signatures(newer) - signatures(older)).items():
             found[signature[:3]] += number
         return found
 

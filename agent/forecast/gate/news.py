@@ -1,7 +1,8 @@
 """What each event makes of the state. Pure: nothing is decided here, and nothing is to be done.
 
 Where a pod in flight landed is learnt from the node's next summary, which shows a grant that was not there before,
-else by one look-up. A pod that is found elsewhere counts there from then on, with a cause.
+else by one look-up. A pod that is found elsewhere counts there from then on, with a cause: until the node's agent
+publishes again or gives a later sign of life; of a silent one, until its summary is too old.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _pod_seen(state: GateState, event: PodSeen, now: float) -> GateState:
         foreign = Foreign(pod, known.since if known and known.pod.nominated == pod.nominated else now)
         state = replace(state, foreign={**state.foreign, uid: foreign})
         return refreshed(state, pod.nominated, known.pod.nominated if known else "")
-    since = waiter.since if waiter and last_gate(waiter.pod) == last_gate(pod) else now
+    since = waiter.since if waiter and last_gate(waiter.pod) == last_gate(pod) else _began(pod, waiter, now)
     moment, clock = until(pod, since, state.options)
     kind = state.views.kind_of(pod)
     if waiter is None:
@@ -74,6 +75,12 @@ def _pod_seen(state: GateState, event: PodSeen, now: float) -> GateState:
     elif pod.version != waiter.pod.version:
         waiter = replace(waiter, pod=pod, kind=kind, since=since, until=moment, clock=clock, busy=0.0)
     return replace(state, waiting={**state.waiting, uid: waiter})
+
+
+def _began(pod: UnboundPod, waiter: Waiter | None, now: float) -> float:
+    """Return when a wait began: a new leader goes on with the one that the condition tells of."""
+    waits = waiter is None and pod.condition is not None and not pod.condition.fits
+    return pod.told if waits and pod.told else now
 
 
 def _flight_seen(state: GateState, flight: Flight, pod: UnboundPod) -> GateState:
@@ -158,8 +165,10 @@ def _summary_seen(state: GateState, event: SummarySeen, now: float) -> GateState
     site = state.sites.get(event.node) or Site(event.node, state.managers)
     before, new = site.published, event.published
     if before is not None and new is not None and before.digest == new.digest:
-        fresh = now - new.alive <= state.options.summary_age
-        return _with(state, site.heard(new, stale=not fresh))
+        gone = [uid for uid, each in state.flights.items() if each.node == event.node and 0 < each.found < new.alive]
+        site = site.landed(gone) if gone else site
+        state = replace(state, flights=_less(state.flights, *gone))
+        return _with(state, site.heard(new, stale=_is_stale(new, now, state)))
     unclaimed = site.fresh_in(new.summary) if new is not None and new.summary is not None else Counter()
     gone = [uid for uid, each in state.flights.items() if each.node == event.node and each.found]
     for each in site.flights:

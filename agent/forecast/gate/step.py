@@ -124,10 +124,10 @@ class _Work:
     def _flight(self, uid: str, flight: Flight) -> None:
         pod = flight.pod
         if flight.found:
-            if self._due(flight.found):
+            if self.now - flight.found >= self.state.options.summary_age:
                 self.state = moved(self.state, uid, flight.node, None)
         elif flight.bound:
-            if self._due(flight.bound) and not flight.asked:
+            if (self._due(flight.bound) or not flight.node) and not flight.asked:
                 self.effects.append(LookUp(uid, pod.pod.key))
                 self.state = replace(self.state, flights={**self.state.flights, uid: replace(flight, asked=True)})
         elif self._due(flight.since) and not pod.gated and not flight.asked:

@@ -152,6 +152,8 @@ class UnboundPod:
         gates: spec.schedulingGates.
         nominated: status.nominatedNodeName, "" for none.
         condition: ours, None where it has none.
+        told: seconds since the epoch of that condition's last change of status, 0 for none: a new leader counts the
+            wait from there.
         placing: selector, required affinity, tolerations, and what else decides and is unseen.
         claims: of volumes.
         ports: of the host.
@@ -167,6 +169,7 @@ class UnboundPod:
     gates: tuple[str, ...] = (GATE,)
     nominated: str = ""
     condition: FitCondition | None = None
+    told: float = 0.0
     placing: Placing = ANYWHERE
     claims: tuple[VolumeClaim, ...] = ()
     ports: tuple[HostPort, ...] = ()
