@@ -25,7 +25,7 @@ PURE, STANDIN, API, KERNEL, SERVER, PROTOCOL, LAB = (
     "a real runtime's or kubelet's protocol", "a real kubelet, containerd and kernel (`make lab`)",
 )  # fmt: skip
 JUDGES = {
-    "unit": PURE, "property": PURE, "chart": PURE, "flow": STANDIN, "crash": STANDIN,
+    "unit": PURE, "gate": PURE, "property": PURE, "chart": PURE, "flow": STANDIN, "crash": STANDIN,
     "matrix": STANDIN, "hostile": STANDIN, "page": STANDIN, "gatekeeper": API, "contract": KERNEL,
     "cluster": SERVER, "nri": PROTOCOL, "podresources": PROTOCOL, "lab": LAB,
 }  # fmt: skip

@@ -59,6 +59,7 @@ class StandIn:
         self._lock = threading.RLock()
         self._version, self._log = 100, list[_Change]()
         self._news: list[asyncio.Event] = []
+        self._expired = 0
         self._loop = Loop.shared()
         self._runner: web.AppRunner
         server: str = self._loop.run(self._open())
@@ -115,6 +116,20 @@ class StandIn:
         with self._lock:
             return [each for each in self.requests if each.verb != "GET" and each.resource in resources]
 
+    @property
+    def watched(self) -> int:
+        """Count the watches."""
+        return len(self._news)
+
+    def expire(self) -> None:
+        """End every watch as one whose version has expired (410)."""
+        self._expired = len(self._news)
+        self._loop.loop.call_soon_threadsafe(self._wake)
+
+    def cut(self) -> None:
+        """Cut every connection."""
+        self._loop.run(self._cut())
+
     def close(self) -> None:
         """End the server."""
         self._loop.run(self._end())
@@ -149,11 +164,14 @@ class StandIn:
         return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
 
     async def _end(self) -> None:
+        await self._cut()
+        await self._runner.cleanup()
+
+    async def _cut(self) -> None:
         server = self._runner.server
         for each in list(server.connections) if server is not None else ():
             if each.transport is not None:
                 each.transport.abort()
-        await self._runner.cleanup()
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         resource, key, part = split(request.path)
@@ -218,6 +236,11 @@ class StandIn:
         try:
             while True:
                 news.clear()
+                if self._expired:
+                    self._expired -= 1
+                    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old", "metadata": {}}
+                    await stream.write(json.dumps({"type": "ERROR", "object": gone}).encode() + b"\n")
+                    return stream
                 with self._lock:
                     fresh = [each for each in self._log if each.version > since and each.resource == resource]
                     since = self._version

@@ -186,6 +186,7 @@ class Site:
         stale: its agent gave no sign of life for too long.
         flights: released pods that count here and that the summary does not show, in order of release.
         foreign: other pods that are nominated to it.
+        unclaimed: pods that summaries newly showed and that are none of those in flight, so far.
         managers: shared by all sites.
     """
 
@@ -196,6 +197,7 @@ class Site:
     stale: bool = False
     flights: tuple[UnboundPod, ...] = ()
     foreign: tuple[UnboundPod, ...] = ()
+    unclaimed: Counter[Signature] = field(default_factory=Counter)
 
     @property
     def summary(self) -> NodeSummary | None:
@@ -244,7 +246,8 @@ class Site:
 
     def flying(self, pod: UnboundPod) -> Site:
         """Return the site with one more pod in flight, laid in after those before it."""
-        return self._with_books(replace(self, flights=(*self.flights, pod)), pod.pod)
+        unclaimed = self.unclaimed if self.flights else Counter[Signature]()
+        return self._with_books(replace(self, flights=(*self.flights, pod), unclaimed=unclaimed), pod.pod)
 
     def landed(self, uids: Collection[str]) -> Site:
         """Return the site without pods that are in flight no more."""
@@ -323,25 +326,32 @@ class Site:
             books.evicting[kind] = None if victims is None else books.without(victims).reply(kind)
         return books.evicting[kind]
 
-    def shown_by(self, newer: NodeSummary) -> dict[str, bool]:
-        """Return the pods in flight that a newer summary shows: it has a grant, or a place in line, that is new.
+    def fresh_in(self, newer: NodeSummary) -> Counter[Signature]:
+        """Count the pods that a newer summary shows and the one before did not, by what they request.
 
-        Returns:
-            uid -> True for a pod that got in, False for one that waits on the node.
+        What earlier summaries showed and no released pod was found in is among them, as long as pods are in flight.
         """
         older = self.published.summary if self.published else None
-        before = signatures(older) if older else Counter[Signature]()
-        fresh = Counter[Signature]()
-        for signature, number in (signatures(newer) - before).items():
-            fresh[signature[:3]] += number
-        found = dict[str, bool]()
-        for each in self.flights:
-            for inside in (True, False):
-                signature = (inside, *shape_of(each.pod))
-                if fresh[signature] > 0 and each.pod.uid not in found:
-                    fresh[signature] -= 1
-                    found[each.pod.uid] = inside
+        if older is None or not self.flights:
+            return Counter()
+        found = Counter(self.unclaimed)
+        for signature, number in (signatures(newer) - signatures(older)).items():
+            found[signature[:3]] += number
         return found
+
+
+def claimed(unclaimed: Counter[Signature], pod: Pod) -> bool | None:
+    """Find a released pod among those that a summary newly shows, and take it from them.
+
+    Returns:
+        True for one that got in, False for one that waits on the node, None where none is like it.
+    """
+    for inside in (True, False):
+        signature = (inside, *shape_of(pod))
+        if unclaimed[signature] > 0:
+            unclaimed[signature] -= 1
+            return inside
+    return None
 
 
 def names_decide(summary: NodeSummary) -> bool:

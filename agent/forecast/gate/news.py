@@ -1,16 +1,18 @@
 """What each event makes of the state. Pure: nothing is decided here, and nothing is to be done.
 
 Where a pod in flight landed is learnt from the node's next summary, which shows a grant that was not there before,
-else by one look-up. A pod that is found elsewhere counts there from then on, with a cause.
+else by one look-up. A pod that is found elsewhere counts there from then on, with a cause: until the node's agent
+publishes again or gives a later sign of life; of a silent one, until its summary is too old.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from agent.forecast.gate.books import Site
+from agent.forecast.gate.books import Signature, Site, claimed
 from agent.forecast.gate.events import (
     Answer,
     ClearNomination,
@@ -65,7 +67,7 @@ def _pod_seen(state: GateState, event: PodSeen, now: float) -> GateState:
         foreign = Foreign(pod, known.since if known and known.pod.nominated == pod.nominated else now)
         state = replace(state, foreign={**state.foreign, uid: foreign})
         return refreshed(state, pod.nominated, known.pod.nominated if known else "")
-    since = waiter.since if waiter and last_gate(waiter.pod) == last_gate(pod) else now
+    since = waiter.since if waiter and last_gate(waiter.pod) == last_gate(pod) else _began(pod, waiter, now)
     moment, clock = until(pod, since, state.options)
     kind = state.views.kind_of(pod)
     if waiter is None:
@@ -73,6 +75,12 @@ def _pod_seen(state: GateState, event: PodSeen, now: float) -> GateState:
     elif pod.version != waiter.pod.version:
         waiter = replace(waiter, pod=pod, kind=kind, since=since, until=moment, clock=clock, busy=0.0)
     return replace(state, waiting={**state.waiting, uid: waiter})
+
+
+def _began(pod: UnboundPod, waiter: Waiter | None, now: float) -> float:
+    """Return when a wait began: a new leader goes on with the one that the condition tells of."""
+    waits = waiter is None and pod.condition is not None and not pod.condition.fits
+    return pod.told if waits and pod.told else now
 
 
 def _flight_seen(state: GateState, flight: Flight, pod: UnboundPod) -> GateState:
@@ -85,9 +93,17 @@ def _flight_seen(state: GateState, flight: Flight, pod: UnboundPod) -> GateState
 
 def _pod_gone(state: GateState, event: PodGone, now: float) -> GateState:
     flight = state.flights.get(event.uid)
-    if flight is not None:
+    if flight is None:
+        return _forgotten(state, event.uid)
+    site, unclaimed = state.sites.get(flight.node), Counter[Signature]()
+    if site is not None:
+        unclaimed.update(site.unclaimed)
+    inside = claimed(unclaimed, flight.pod.pod)
+    if site is None or inside is None:
         return replace(state, flights={**state.flights, event.uid: replace(flight, bound=flight.bound or now)})
-    return _forgotten(state, event.uid)
+    state = _shown(state, flight, flight.node, now, inside=inside)
+    state = moved(state, event.uid, flight.node, None)
+    return _with(state, replace(state.sites[site.name], unclaimed=unclaimed))
 
 
 def _forgotten(state: GateState, uid: str) -> GateState:
@@ -149,17 +165,26 @@ def _summary_seen(state: GateState, event: SummarySeen, now: float) -> GateState
     site = state.sites.get(event.node) or Site(event.node, state.managers)
     before, new = site.published, event.published
     if before is not None and new is not None and before.digest == new.digest:
-        fresh = now - new.alive <= state.options.summary_age
-        return _with(state, site.heard(new, stale=not fresh))
-    shown = site.shown_by(new.summary) if new is not None and new.summary is not None else {}
-    after = replace(site.landed(shown), published=new, stale=_is_stale(new, now, state))
-    for uid, inside in shown.items():
-        flight = state.flights[uid]
-        if not flight.found:
-            state = _landed(state, flight, event.node, now) if inside else state.counted(Count.REFUSED)
-    found = [uid for uid, each in state.flights.items() if each.node == event.node and each.found]
-    state = replace(state, flights=_less(state.flights, *shown, *found))
-    return _with(state, after.landed(found) if found else after)
+        gone = [uid for uid, each in state.flights.items() if each.node == event.node and 0 < each.found < new.alive]
+        site = site.landed(gone) if gone else site
+        state = replace(state, flights=_less(state.flights, *gone))
+        return _with(state, site.heard(new, stale=_is_stale(new, now, state)))
+    unclaimed = site.fresh_in(new.summary) if new is not None and new.summary is not None else Counter()
+    gone = [uid for uid, each in state.flights.items() if each.node == event.node and each.found]
+    for each in site.flights:
+        flight = state.flights[each.pod.uid]
+        if flight.bound and not flight.found:
+            inside = claimed(unclaimed, each.pod)
+            if inside is not None:
+                state = _shown(state, flight, event.node, now, inside=inside)
+                gone.append(each.pod.uid)
+    state = replace(state, flights=_less(state.flights, *gone))
+    stale = _is_stale(new, now, state)
+    return _with(state, replace(site.landed(gone), published=new, stale=stale, unclaimed=unclaimed))
+
+
+def _shown(state: GateState, flight: Flight, node: str, now: float, *, inside: bool) -> GateState:
+    return _landed(state, flight, node, now) if inside else state.counted(Count.REFUSED)
 
 
 def _is_stale(published: PublishedSummary | None, now: float, state: GateState) -> bool:

@@ -21,6 +21,7 @@ class Count(StrEnum):
     NOT_IN = "not-in"  # released with NotIn alone
     FOR_PREEMPTION = "for-preemption"  # released without room, so that the scheduler may evict
     FOR_AUTOSCALER = "for-autoscaler"  # released without room, so that the autoscaler sees it
+    LEFT_TO_SCHEDULER = "left-to-scheduler"  # released: no node that it may go to can be asked
     OUT_OF_TIME = "out-of-time"  # let go undecided
     LEFT_TO_QUEUE = "left-to-queue"  # a gang whose members are not all visible, let go undecided
     LEFT_OPEN = "left-open"  # of the releases: refusing nodes stayed open

@@ -82,11 +82,12 @@ class _Work:
     effects: list[Effect] = field(default_factory=list)
     again: bool = False
     budget: Budget = field(init=False)
+    beside: Budget = field(init=False)
     fruitless: set[tuple[Kind, str]] = field(default_factory=set)
     kept: dict[str, Waiter] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.budget = Budget(self.state.options.asks)
+        self.budget, self.beside = Budget(self.state.options.asks), Budget(self.state.options.beside)
 
     # ---- time
 
@@ -123,10 +124,10 @@ class _Work:
     def _flight(self, uid: str, flight: Flight) -> None:
         pod = flight.pod
         if flight.found:
-            if self._due(flight.found):
+            if self.now - flight.found >= self.state.options.summary_age:
                 self.state = moved(self.state, uid, flight.node, None)
         elif flight.bound:
-            if self._due(flight.bound) and not flight.asked:
+            if (self._due(flight.bound) or not flight.node) and not flight.asked:
                 self.effects.append(LookUp(uid, pod.pod.key))
                 self.state = replace(self.state, flights={**self.state.flights, uid: replace(flight, asked=True)})
         elif self._due(flight.since) and not pod.gated and not flight.asked:
@@ -155,7 +156,7 @@ class _Work:
             elif not self._alone(waiter):
                 stuck.append(waiter)
         self._tell(stuck)
-        self.again = self.again or self.budget.left < 0
+        self.again |= self.budget.left < 0 or self.state.views.fill(self.state.sites, self.beside)
 
     def _alone(self, waiter: Waiter) -> bool:
         """Release a pod where it may be; return whether it was."""
@@ -172,10 +173,14 @@ class _Work:
     def _choice(self, waiter: Waiter) -> Choice | None:
         desk = Desk(self.state.options, self.state.sites, self.now, self.budget)
         view = self._view(waiter.kind)
+        view.search(self.budget)
+        view.fill(self.beside)
 
         def delays(site: Site) -> bool:
             return line.delays(waiter, waiter.kind, site, self.kept, self.now)
 
+        if view.all_blind:
+            return Choice(Count.LEFT_TO_SCHEDULER)
         if view.takers:
             return desk.choose(waiter.pod, view, delays)
         if view.unasked:
@@ -226,9 +231,7 @@ class _Work:
             self.kept.pop(waiter.promised, None)
 
     def _view(self, kind: Kind) -> View:
-        view = self.state.views.of(kind, self.state.options.strategy)
-        view.look(self.state.sites, self.budget)
-        return view
+        return self.state.views.of(kind, self.state.sites, self.state.options.strategy)
 
     def _busy(self, uid: str) -> None:
         waiter = replace(self.state.waiting[uid], busy=self.now + PATCHING)

@@ -40,7 +40,8 @@ class GateOptions:
         summary_age: seconds without a sign of life of its agent after which a node's summary counts for nothing.
         look_up: seconds after a release at which an unseen pod is looked up, and a standing nomination is cleared.
         prefer_nodes: a pod that may not be nominated prefers its node in clusters of at most so many nodes.
-        asks: decisions of nodes in one step at most; the rest is asked in the next step.
+        asks: decisions of nodes in one step at most to find places; the rest is asked in the next step.
+        beside: decisions beside these, for the names of NotIn and for pods that may come.
         gang_wait: seconds that the visible members of a gang wait for the missing ones.
         autoscaler_after: seconds that a pod that fits nowhere waits before the autoscaler may see it.
         own: namespace of the gatekeeper, whose pods are never gated.
@@ -54,7 +55,8 @@ class GateOptions:
     summary_age: float = 120.0
     look_up: float = 5.0
     prefer_nodes: int = 100
-    asks: int = 500
+    asks: int = 400
+    beside: int = 100
     gang_wait: float = 10.0
     autoscaler_after: float = 30.0
     own: str = ""
@@ -150,6 +152,8 @@ class UnboundPod:
         gates: spec.schedulingGates.
         nominated: status.nominatedNodeName, "" for none.
         condition: ours, None where it has none.
+        told: seconds since the epoch of that condition's last change of status, 0 for none: a new leader counts the
+            wait from there.
         placing: selector, required affinity, tolerations, and what else decides and is unseen.
         claims: of volumes.
         ports: of the host.
@@ -165,6 +169,7 @@ class UnboundPod:
     gates: tuple[str, ...] = (GATE,)
     nominated: str = ""
     condition: FitCondition | None = None
+    told: float = 0.0
     placing: Placing = ANYWHERE
     claims: tuple[VolumeClaim, ...] = ()
     ports: tuple[HostPort, ...] = ()

@@ -20,6 +20,8 @@ from agent.forecast.simulated_nodes import ask_of
 
 MOST_KINDS = 32
 """Kinds of pods whose views are kept, the latest ones."""
+ENOUGH = 50
+"""Nodes that are asked for a better place of a pod that one has taken."""
 
 
 class Standing(IntEnum):
@@ -63,22 +65,37 @@ class View:
 
     def __init__(self, kind: Kind, strategy: Strategy) -> None:
         self.kind, self._strategy = kind, strategy
-        self._sites: Mapping[str, Site] = {}
         self._seen: dict[str, Site] = {}
         self._stands: dict[str, tuple[Standing, Place]] = {}
         self._lists: dict[Standing, list[Place]] = {each: [] for each in Standing if each < Standing.OUT}
 
-    def look(self, sites: Mapping[str, Site], budget: Budget) -> None:
-        """Judge the nodes that have changed, and ask those that may be asked."""
-        if sites is not self._sites:
-            seen = self._seen
-            for site in [site for name, site in sites.items() if seen.get(name) is not site]:
+    def look(self, sites: Mapping[str, Site], changed: set[str]) -> None:
+        """Judge nodes that may have changed, by filters and sums.
+
+        Args:
+            sites: all nodes.
+            changed: names of those that are not as they were at the last look, or are gone.
+        """
+        for name in changed:
+            site = sites.get(name)
+            if site is None:
+                self._drop(name)
+                self._seen.pop(name, None)
+            elif self._seen.get(name) is not site:
                 self._judge(site)
-            if len(seen) != len(sites):
-                for name in [name for name in seen if name not in sites]:
-                    self._drop(name)
-                    del seen[name]
-            self._sites = sites
+
+    def search(self, budget: Budget) -> None:
+        """Ask nodes, the likeliest first, until one takes the pod and none before it is unasked."""
+        unasked = self._lists[Standing.UNASKED]
+        spent = 0
+        while unasked and not (self.takers and self.takers[0] < unasked[0]) and budget.spend():
+            self._ask(self._seen[unasked[0].name])
+            spent += 1
+            if self.takers and spent >= ENOUGH:
+                return
+
+    def fill(self, budget: Budget) -> None:
+        """Ask nodes for the names of a NotIn, and for pods that may come."""
         unasked = self._lists[Standing.UNASKED]
         while unasked and budget.spend():
             self._ask(self._seen[unasked[0].name])
@@ -103,6 +120,12 @@ class View:
         """Return the nodes that filters let it go to and that lack something by sums."""
         return self._lists[Standing.SHORT]
 
+    @property
+    def all_blind(self) -> bool:
+        """Tell whether filters let it go to some node, and none of these can be asked."""
+        known = any(self._lists.values())
+        return not known and any(standing is Standing.BLIND for standing, _ in self._stands.values())
+
     def evictions(self, budget: Budget) -> Iterator[tuple[Place, Reply | None]]:
         """Yield what each node that is short would answer after evictions; stop where the budget is spent."""
         for place in [*self.short]:
@@ -126,13 +149,14 @@ class View:
             self._ask(site)
 
     def _by_sums(self, site: Site) -> Standing:
-        if site.summary is None or site.node is None:
-            return Standing.BLIND
-        kind = self.kind
-        facts = site.node.facts
+        if site.node is None:
+            return Standing.OUT
+        kind, facts = self.kind, site.node.facts
         volumes = all(any(term.met(facts) for term in terms) for terms in kind.volumes)
         if not site.node.ready or kind.placing.barred(facts) or not volumes or not site.takes_ports(kind.ports):
             return Standing.OUT
+        if site.summary is None:
+            return Standing.BLIND
         return Standing.SHORT if site.lacks(kind.needs) else Standing.UNASKED
 
     def _ask(self, site: Site) -> None:
@@ -157,10 +181,19 @@ class View:
 
 @dataclass(slots=True)
 class Views:
-    """The views of the kinds of pods that were asked about last, and the kinds themselves."""
+    """The views of the kinds of pods that were asked about last, and the kinds themselves.
+
+    Attributes:
+        kinds: by what decides.
+        views: of kinds, the latest last.
+        sites: the nodes as of the last look at any view.
+        changed: names of nodes that a view has not looked at since they changed.
+    """
 
     kinds: dict[Hashable, Kind] = field(default_factory=dict)
     views: dict[Kind, View] = field(default_factory=dict)
+    sites: Mapping[str, Site] = field(default_factory=dict)
+    changed: dict[Kind, set[str]] = field(default_factory=dict)
 
     def kind_of(self, pod: UnboundPod) -> Kind:
         """Return the kind of a pod: one object for all pods that get the same answers."""
@@ -174,10 +207,42 @@ class Views:
             found = self.kinds[key] = Kind(asked, needs_of(pod.pod), pod.placing, pod.ports, volumes)
         return found
 
-    def of(self, kind: Kind, strategy: Strategy) -> View:
-        """Return the view of a kind."""
-        found = self.views.pop(kind, None) or View(kind, strategy)
-        self.views[kind] = found
+    def of(self, kind: Kind, sites: Mapping[str, Site], strategy: Strategy) -> View:
+        """Return the view of a kind, as the nodes are now."""
+        self._compare(sites)
+        view = self.views.pop(kind, None)
+        if view is None:
+            view, self.changed[kind] = View(kind, strategy), {*sites}
+        self.views[kind] = view
         if len(self.views) > MOST_KINDS:
-            del self.views[next(iter(self.views))]
-        return found
+            oldest = next(iter(self.views))
+            del self.views[oldest], self.changed[oldest]
+        self._look(view)
+        return view
+
+    def fill(self, sites: Mapping[str, Site], budget: Budget) -> bool:
+        """Ask nodes ahead, of the kinds that came last first; return whether some are left to ask."""
+        self._compare(sites)
+        for view in reversed(self.views.values()):
+            if budget.left >= 0:
+                self._look(view)
+                view.fill(budget)
+        return budget.left < 0
+
+    def _look(self, view: View) -> None:
+        changed = self.changed[view.kind]
+        if changed:
+            view.look(self.sites, changed)
+            changed.clear()
+
+    def _compare(self, sites: Mapping[str, Site]) -> None:
+        """Note which nodes are not the same any more; nodes that are the same are the same objects."""
+        before = self.sites
+        if sites is before:
+            return
+        found = [name for name, site in sites.items() if before.get(name) is not site]
+        if len(before) + sum(1 for name in found if name not in before) != len(sites):
+            found += [name for name in before if name not in sites]
+        for changed in self.changed.values():
+            changed.update(found)
+        self.sites = sites
