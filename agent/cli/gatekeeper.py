@@ -22,7 +22,7 @@ from agent.observe.logs import LOG
 @click.option("--name", default="numalign-gatekeeper", show_default=True,
               help="Of the Deployment and of the lease.")  # fmt: skip
 @click.option("--switch", default="numalign-gate", show_default=True, metavar="NAME",
-              help="ConfigMap that the admission policy's binding refers to: without it no pod is gated.")  # fmt: skip
+              help="ConfigMap that the admission policy refers to: without it no pod is gated.")  # fmt: skip
 @click.option("--agents", default="", metavar="SELECTOR",
               help="Labels of the agents' pods.  [default: the chart's]")  # fmt: skip
 @click.option("--max-not-in", type=click.IntRange(1, 256), default=32, show_default=True,

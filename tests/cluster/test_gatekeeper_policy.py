@@ -1,4 +1,4 @@
-"""What the gatekeeper's token can do to a pod, and which pods are gated: on a real API server, with the chart's rights.
+"""What the gatekeeper's token can do to a pod, and which pods are gated: a real API server, with the chart's rights.
 
 Rule S23: its policies, field by field.
 """
@@ -75,7 +75,8 @@ def test_a_gated_pod_is_nominated_and_released_with_nodes_to_avoid(gates: Gates)
     fields = [{"key": "metadata.name", "operator": "In", "values": ["a"]}]
     required = {"nodeSelectorTerms": [{"matchExpressions": [zone]}, {"matchFields": fields}]}
     for number, affinity in enumerate(({}, {"requiredDuringSchedulingIgnoredDuringExecution": required})):
-        body = gates.create(f"released-{number}", **({"affinity": {"nodeAffinity": affinity}} if affinity else {}))
+        more: Object = {"affinity": {"nodeAffinity": affinity}} if affinity else {}
+        body = gates.create(f"released-{number}", **more)
         told = FitCondition(fits=True, reason="Chosen", message="a: its decision takes the pod")
         first = status_patch(*names(body), nominated="a", condition=told, now=1.8e9)
         stored = gates.patch(body, first, "/status")
@@ -111,7 +112,7 @@ def test_a_pod_without_the_gate_is_not_nominated_and_foreign_gates_stay(gates: G
         ("", {"spec": {"activeDeadlineSeconds": 1}}),
         ("", {"spec": {"tolerations": [{"operator": "Exists"}]}}),
         ("", release_patch("", "", {}, not_in=[f"n{each}" for each in range(33)])),
-        ("", {"spec": {"affinity": {"nodeAffinity": release_patch("", "", {}, not_in=["a"])["spec"]["affinity"]["nodeAffinity"]}}}),
+        ("", {"spec": {"affinity": release_patch("", "", {}, not_in=["a"])["spec"]["affinity"]}}),
         ("/status", {"status": {"phase": "Failed"}}),
         ("/status", {"status": {"conditions": [{"type": "PodScheduled", "status": "True"}]}}),
     ],

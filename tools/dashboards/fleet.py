@@ -82,7 +82,7 @@ _GATE = (
           "How long the pod that has waited longest has waited.", unit="s"),
     Panel("What became of gated pods, per minute", "timeseries",
           (Query(f"60 * sum by (what) (rate(numalign_gate_events_total[{RATE}]))", "{{what}}"),),
-          "nominated, preferred, not-in: released. landed, elsewhere-*: where they were bound. See the table of metrics.",
+          "nominated, preferred, not-in: released. landed, elsewhere-*: where they were bound.",
           unit="cpm", zero=True),
     Panel("Does a replica decide?", "timeseries",
           (Query("max(numalign_gate_serving)", "decides"), Query("sum(numalign_gate_leading)", "leads"),
