@@ -260,7 +260,8 @@ def score(strategy: Strategy, room: Mapping[str, int], cpu: int, memory: int) ->
     Args:
         strategy: the scheduler's.
         room: Node Allocatable.
-        cpu, memory: what is left of it with the pod on it; negative where containers count for more than there is.
+        cpu: what is left of it with the pod on it; negative where containers count for more than there is.
+        memory: the same.
     """
     if strategy is Strategy.LISTED:
         return 0

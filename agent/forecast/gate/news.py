@@ -30,7 +30,7 @@ from agent.forecast.gate.events import (
     Written,
 )
 from agent.forecast.gate.rules import last_gate
-from agent.forecast.gate.state import Count, Flight, Foreign, GateState, Landing, Waiter
+from agent.forecast.gate.state import Count, Flight, GateState, Landing, Waiter
 from agent.forecast.gate.values import PublishedSummary, UnboundPod
 from agent.forecast.gate.wait import until
 from agent.forecast.scheduling import needs_of
@@ -59,14 +59,11 @@ def _pod_seen(state: GateState, event: PodSeen, now: float) -> GateState:
         return _forgotten(state, uid)
     if not pod.gated:
         state = replace(state, waiting=_less(state.waiting, uid))
-        known = state.foreign.get(uid)
-        if not pod.nominated:
-            return (
-                refreshed(replace(state, foreign=_less(state.foreign, uid)), known.pod.nominated) if known else state
-            )
-        foreign = Foreign(pod, known.since if known and known.pod.nominated == pod.nominated else now)
-        state = replace(state, foreign={**state.foreign, uid: foreign})
-        return refreshed(state, pod.nominated, known.pod.nominated if known else "")
+        if pod.condition is not None and pod.nominated and pod.condition.node == pod.nominated:
+            return _adopted(state, pod, now)
+        before = state.foreign[uid].nominated if uid in state.foreign else ""
+        foreign = {**state.foreign, uid: pod} if pod.nominated else _less(state.foreign, uid)
+        return refreshed(replace(state, foreign=foreign), pod.nominated, before)
     since = waiter.since if waiter and last_gate(waiter.pod) == last_gate(pod) else _began(pod, waiter, now)
     moment, clock = until(pod, since, state.options)
     kind = state.views.kind_of(pod)
@@ -77,6 +74,12 @@ def _pod_seen(state: GateState, event: PodSeen, now: float) -> GateState:
     return replace(state, waiting={**state.waiting, uid: waiter})
 
 
+def _adopted(state: GateState, pod: UnboundPod, now: float) -> GateState:
+    """Count a pod as in flight that an earlier leader released."""
+    flight = Flight(pod, state.views.kind_of(pod), Count.NOMINATED, pod.nominated, pod.nominated, now, now)
+    return moved(state, pod.pod.uid, "", flight)
+
+
 def _began(pod: UnboundPod, waiter: Waiter | None, now: float) -> float:
     """Return when a wait began: a new leader goes on with the one that the condition tells of."""
     waits = waiter is None and pod.condition is not None and not pod.condition.fits
@@ -84,11 +87,11 @@ def _began(pod: UnboundPod, waiter: Waiter | None, now: float) -> float:
 
 
 def _flight_seen(state: GateState, flight: Flight, pod: UnboundPod) -> GateState:
-    """A released pod changed: where the scheduler took its nomination back, it holds no room any more."""
-    uid = pod.pod.uid
-    left = not pod.gated and not pod.nominated and bool(flight.pod.nominated) and not flight.bound
-    after = replace(flight, pod=pod, node="" if left else flight.node)
-    return moved(state, uid, flight.node, after)
+    """A released pod changed: it counts where it is nominated now, and nowhere if that was taken back."""
+    node = flight.node
+    if not pod.gated and not flight.bound and (pod.nominated or flight.pod.nominated):
+        node = pod.nominated
+    return moved(state, pod.pod.uid, flight.node, replace(flight, pod=pod, node=node))
 
 
 def _pod_gone(state: GateState, event: PodGone, now: float) -> GateState:
@@ -109,7 +112,7 @@ def _pod_gone(state: GateState, event: PodGone, now: float) -> GateState:
 def _forgotten(state: GateState, uid: str) -> GateState:
     known = state.foreign.get(uid)
     state = replace(state, waiting=_less(state.waiting, uid), foreign=_less(state.foreign, uid))
-    return refreshed(state, known.pod.nominated) if known else state
+    return refreshed(state, known.nominated) if known else state
 
 
 def _found(state: GateState, event: Found, now: float) -> GateState:
@@ -250,11 +253,6 @@ def _cleared(state: GateState, event: Written, now: float) -> GateState:
     if uid in state.flights:
         flight = state.flights[uid]
         return moved(state, uid, flight.node, replace(flight, pod=after(flight.pod), node="", asked=False))
-    if uid in state.foreign:
-        known = state.foreign[uid]
-        if done:
-            return refreshed(replace(state, foreign=_less(state.foreign, uid)), known.pod.nominated)
-        return replace(state, foreign={**state.foreign, uid: replace(known, busy=busy)})
     return state
 
 
@@ -277,7 +275,7 @@ def moved(state: GateState, uid: str, before: str, flight: Flight | None) -> Gat
 def refreshed(state: GateState, *names: str) -> GateState:
     """Bring the foreign nominations of nodes up to date."""
     for name in {*names} & state.sites.keys():
-        found = tuple(each.pod for each in state.foreign.values() if each.pod.nominated == name)
+        found = tuple(each for each in state.foreign.values() if each.nominated == name)
         if found != state.sites[name].foreign:
             state = _with(state, state.sites[name].nominated(found))
     return state

@@ -98,21 +98,6 @@ class Flight:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
-    """A pod with a nomination that is neither in line nor in flight.
-
-    Attributes:
-        pod: as the API tells it.
-        since: when the nomination was seen first.
-        busy: as of `Waiter`.
-    """
-
-    pod: UnboundPod
-    since: float
-    busy: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Landing:
     """A pod that was bound elsewhere than it was released to, for `numalign fleet` and the page."""
 
@@ -145,7 +130,7 @@ class GateState:
     sites: Mapping[str, Site] = field(default_factory=dict, hash=False)
     waiting: Mapping[str, Waiter] = field(default_factory=dict, hash=False)
     flights: Mapping[str, Flight] = field(default_factory=dict, hash=False)
-    foreign: Mapping[str, Foreign] = field(default_factory=dict, hash=False)
+    foreign: Mapping[str, UnboundPod] = field(default_factory=dict, hash=False)
     counts: Mapping[Count, int] = field(default_factory=dict, hash=False)
     landings: tuple[Landing, ...] = ()
     apart: frozenset[str] = frozenset()

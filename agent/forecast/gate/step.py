@@ -106,13 +106,6 @@ class _Work:
                 self._busy(uid)
         for uid, flight in self.state.flights.items():
             self._flight(uid, flight)
-        for uid, known in self.state.foreign.items():
-            pod = known.pod
-            ours = pod.condition is not None and pod.condition.node == pod.nominated
-            if ours and self._due(known.since) and known.busy <= self.now:
-                self.effects.append(_clear(pod, "it was released by us, and was not bound in time"))
-                foreign = {**self.state.foreign, uid: replace(known, busy=self.now + PATCHING)}
-                self.state = replace(self.state, foreign=foreign)
 
     def _over(self, waiter: Waiter) -> str:
         over = self.now >= waiter.until
