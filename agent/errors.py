@@ -137,6 +137,13 @@ class KubeError(NumalignError):
         self.status, self.why = status, why
 
 
+class LeaseLostError(NumalignError):
+    """Another replica leads: this one ends, so that two never write."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the lease {name} is lost: another replica leads, or the API server did not answer in time")
+
+
 class UnscopedReadError(NumalignError):
     """A read of pods without this node's selector, or a write: a bug, stopped before it left."""
 

@@ -37,7 +37,7 @@ STAMP = Path(sys.prefix) / ".tested"
 """The digest of the files that `make test` passed with, in the virtual environment that it used."""
 TEST, REST, ALL = NAMES = ("test", "rest", "all")
 FOLDERS = (
-    "tests/flow", "tests/referee", "tests/docs", "tests/unit", "tests/property", "tests/cli",
+    "tests/flow", "tests/referee", "tests/docs", "tests/unit", "tests/gate", "tests/property", "tests/cli",
     "tests/replay", "tests/contract", "tests/podresources", "tests/peers",
 )  # fmt: skip
 """Of `make test`; those with the longest files first."""

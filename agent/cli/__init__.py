@@ -31,6 +31,8 @@ COMMANDS = {
     "state": "Show what each pod holds, from the saved ledger.",
     "verify": "Compare the kernel's cgroups with the saved ledger.",
     "release": "Put cgroups back as far as the kernel lets it.",
+    "gatekeeper": "Decide for gated pods of a cluster before kube-scheduler binds them.",
+    "ungate": "Take the gate from every pod, when no gatekeeper lives.",
     "record": "Pack a machine's description for a bug report or a test.",
     "config": "Check a configuration file.",
 }

@@ -250,13 +250,24 @@ class Scheduler:
         self._changes.append(number)
 
     def _score(self, number: int, needs: Needs) -> int:
-        if self._strategy is Strategy.LISTED:
-            return 0
-        room, (cpu, memory) = self._rooms[number], self._scored[number]
-        most, total, counted = self._strategy is Strategy.MOST_ALLOCATED, 0, 0
-        for capacity, left in ((room.get(CPU, 0), cpu - needs.cpu), (room.get(MEMORY, 0), memory - needs.memory)):
-            if capacity:
-                left = max(left, 0)  # noqa: PLW2901 - what containers count as by default may be more than there is
-                total += ((capacity - left) if most else left) * FULL // capacity
-                counted += 1
-        return total // counted if counted else 0
+        cpu, memory = self._scored[number]
+        return score(self._strategy, self._rooms[number], cpu - needs.cpu, memory - needs.memory)
+
+
+def score(strategy: Strategy, room: Mapping[str, int], cpu: int, memory: int) -> int:
+    """Score a node as NodeResourcesFit does: the higher, the likelier it is chosen.
+
+    Args:
+        strategy: the scheduler's.
+        room: Node Allocatable.
+        cpu: what is left of it with the pod on it; negative where containers count for more than there is.
+        memory: the same.
+    """
+    if strategy is Strategy.LISTED:
+        return 0
+    most, total, counted = strategy is Strategy.MOST_ALLOCATED, 0, 0
+    for capacity, left in ((room.get(CPU, 0), max(cpu, 0)), (room.get(MEMORY, 0), max(memory, 0))):
+        if capacity:
+            total += ((capacity - left) if most else left) * FULL // capacity
+            counted += 1
+    return total // counted if counted else 0

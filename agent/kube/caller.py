@@ -1,4 +1,4 @@
-"""Lists objects with the rights of the user of a command: a kubeconfig, or a pod's service account. Never writes.
+"""Requests with the rights of the user of a command: a kubeconfig, or a pod's service account. Mostly lists.
 
 The kubeconfig is read by the official client, with its credential plugins. A list comes page by page (limit and
 continue), each page object by object: of what is not kept, one object is in memory at a time.
@@ -21,6 +21,7 @@ from agent.errors import KubeError, MalformedError, SettingsError
 from agent.kube.access import header_text
 from agent.kube.client import JSON, UNREACHABLE, refusal, silence
 from agent.kube.objects.listing import CHUNK, Items, ListItem
+from agent.kube.objects.pod_stream import read
 
 PAGE = 500
 """Objects of a page."""
@@ -85,29 +86,56 @@ class Caller:
                 if error.status != GONE or attempt == ATTEMPTS:
                     raise
 
-    def _page_of(
-        self, path: str, query: dict[str, str], keep: Callable[[ListItem], T | None]
-    ) -> tuple[list[T], dict[str, Any]]:
-        what, status = f"GET {path}", UNREACHABLE
+    def send(self, method: str, path: str, body: object = None, kind: str = JSON) -> dict[str, Any]:
+        """Send one request that changes something; return the answer's JSON object.
+
+        Raises:
+            KubeError: the server refused, or there was no answer.
+        """
+        found = self._answer(method, path, {}, body, kind, lambda answer: answer.data)
+        try:
+            made = read(found) if found else {}
+        except ValueError:
+            made = {}
+        return made if isinstance(made, dict) else {}
+
+    def _answer(
+        self, method: str, path: str, query: dict[str, str], body: object, kind: str,
+        reader: Callable[[urllib3.BaseHTTPResponse], T],
+    ) -> T:  # fmt: skip
+        """Send a request, and read the answer where it is a good one; raises KubeError."""
+        what, status = f"{method} {path}", UNREACHABLE
         try:
             _, url, headers, _, _ = self._api.param_serialize(
-                "GET", path, query_params=list(query.items()), header_params={"Accept": JSON},
+                method, path, query_params=list(query.items()), header_params={"Accept": JSON},
                 auth_settings=["BearerToken"],
             )  # fmt: skip
             headers = {key: header_text(value) if key.lower() == AUTHORIZATION else value
                        for key, value in headers.items()}  # fmt: skip
-            answer = self._api.call_api("GET", url, header_params=headers, _request_timeout=WITHIN).response
+            if body is not None:
+                headers["Content-Type"] = kind
+            answer = self._api.call_api(
+                method, url, header_params=headers, body=body, _request_timeout=WITHIN
+            ).response  # fmt: skip
             status = answer.status
-            if status != 200:  # noqa: PLR2004 - HTTP's OK
+            if not 200 <= status < 300:  # noqa: PLR2004 - HTTP's success codes
                 raise KubeError(status, f"{what}: {refusal(answer)}")
-            items, found = Items(part=True), []
-            for data in answer.stream(CHUNK, decode_content=True):
-                found += [kept for each in items.feed(data) if (kept := keep(each)) is not None]
-            metadata = items.close().get("metadata")
+            return reader(answer)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise KubeError(UNREACHABLE, f"{what}: {silence(error, WITHIN)}") from error
         except MalformedError as error:
             raise KubeError(status, f"{what}: {error}") from error
+
+    def _page_of(
+        self, path: str, query: dict[str, str], keep: Callable[[ListItem], T | None]
+    ) -> tuple[list[T], dict[str, Any]]:
+        def page(answer: urllib3.BaseHTTPResponse) -> tuple[list[T], Any]:
+            items, found = Items(part=True), list[T]()
+            for data in answer.stream(CHUNK, decode_content=True):
+                found += [kept for each in items.feed(data) if (kept := keep(each)) is not None]
+            return found, items.close().get("metadata")
+
+        found, metadata = self._answer("GET", path, query, None, JSON, page)
         return found, metadata if isinstance(metadata, dict) else {}
 
     def close(self) -> None:

@@ -195,6 +195,31 @@ SPECS: tuple[Spec, ...] = (
          "Always 1; the label says whose answers pods get: fixed, or a minor of the kubelet, like kubelet-1.37.",
          ("answers",)),
 )  # fmt: skip
+_SHARED = ("numalign_problems_total", "numalign_api_requests_total", "numalign_api_request_seconds")
+GATEKEEPER: tuple[Spec, ...] = (
+    Spec("numalign_gate_leading", "gauge", "1 on the replica that holds the lease."),
+    Spec("numalign_gate_serving", "gauge",
+         "1 on the replica that decides: pods that ask are gated. 0 on all of them for two minutes is an alert."),
+    Spec("numalign_gate_waiting_pods", "gauge", "Pods that wait behind the gate."),
+    Spec("numalign_gate_oldest_wait_seconds", "gauge", "How long the pod that has waited longest has waited."),
+    Spec("numalign_gate_pods_in_flight", "gauge", "Pods that were released, and that no node's summary shows yet."),
+    Spec("numalign_gate_phantoms", "gauge",
+         "Pods behind the gate that have been nominated for more than 2 s: they hold room that they do not use."),
+    Spec("numalign_gate_stale_nominations", "gauge",
+         "Released pods that have had a nomination of ours for more than 10 s."),
+    Spec("numalign_gate_nodes", "gauge",
+         "Nodes that are decided by their summary, and nodes without one, which are left to the scheduler.",
+         ("what",)),
+    Spec("numalign_gate_events_total", "counter",
+         "What became of pods. Released: nominated, preferred, not-in, for-preemption, for-autoscaler. Let go "
+         "undecided: out-of-time, left-to-queue. Of the released: left-open (refusing nodes stayed), chosen-later "
+         "(a plugin or a claim chooses devices), landed, elsewhere-* (bound elsewhere, by cause), refused by its "
+         "node, vanished. Besides: cleared (nominations), conflicts (another writer was first), faults (of steps).",
+         ("what",)),
+    Spec("numalign_gate_step_seconds", "histogram", "How long a step of the decision took."),
+    *(spec for spec in SPECS if spec.name in _SHARED),
+)  # fmt: skip
+"""The table of `numalign gatekeeper`. What the agent has, too, means the same; numalign_build_info counts agents."""
 PREFIX = "numalign_"
 
 
@@ -205,13 +230,17 @@ MetricValues = Mapping[str, Samples]
 
 
 class Metrics:
-    """The counters, and the page that is scraped."""
+    """The counters, and the page that is scraped.
 
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+    Args:
+        specs: the table: the agent's, or `GATEKEEPER`.
+    """
+
+    def __init__(self, specs: tuple[Spec, ...] = SPECS) -> None:
+        self.registry, self._specs = CollectorRegistry(), specs
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
-        for spec in SPECS:
+        for spec in specs:
             if spec.kind == "counter":
                 self._counters[spec.name] = counter = Counter(
                     spec.name.removesuffix("_total"), spec.help, spec.labels, registry=self.registry
@@ -242,7 +271,7 @@ class Metrics:
             kind: the content type.
         """
         make = generate_latest if kind == CONTENT_TYPE_LATEST else openmetrics.generate_latest
-        return make(_Page(self.registry, values))
+        return make(_Page(self.registry, values, self._specs))
 
 
 def format_for(accept: str) -> str:
@@ -285,16 +314,16 @@ class Shown:
 class _Page(CollectorRegistry):
     """The counters, and gauges of one moment."""
 
-    def __init__(self, counters: CollectorRegistry, values: MetricValues) -> None:
+    def __init__(self, counters: CollectorRegistry, values: MetricValues, specs: tuple[Spec, ...]) -> None:
         super().__init__()
-        self._counters, self._values = counters, values
+        self._counters, self._values, self._specs = counters, values, specs
 
     def collect(self) -> Iterator[Metric]:
         yield from self._counters.collect()
         yield from self._gauges()
 
     def _gauges(self) -> Iterator[GaugeMetricFamily]:
-        specs = {spec.name: spec for spec in SPECS if spec.kind == "gauge"}
+        specs = {spec.name: spec for spec in self._specs if spec.kind == "gauge"}
         values = {specs[PREFIX + name].name: samples for name, samples in self._values.items()}
         values["numalign_build_info"] = {__version__: 1}
         for spec in specs.values():
@@ -313,9 +342,7 @@ def table() -> str:
         "resource, a file, a cause, a reason, a code. No metric names a pod, a namespace or a container.", "",
         "| Metric | Type | Labels | Meaning |", "|---|---|---|---|",
     ]  # fmt: skip
-    for spec in SPECS:
-        labels = ", ".join(f"`{label}`" for label in spec.labels)
-        lines.append(f"| `{spec.name}` | {spec.kind} | {labels} | {spec.about} |")
+    lines += map(_row, SPECS)
     lines += [
         "",
         "The agent also serves `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds` and",
@@ -323,8 +350,21 @@ def table() -> str:
         "one more version.",
         "",
         "The text is Prometheus' own format, or OpenMetrics 1.0 if the request's `Accept` asks for it.",
-    ]
+        "",
+        "## The gatekeeper",
+        "",
+        "The replicas of the [gatekeeper](gatekeeper.md) serve these, and the metrics of a process. Only the replica",
+        "that leads serves more than the first two.",
+        "",
+        "| Metric | Type | Labels | Meaning |", "|---|---|---|---|",
+        *map(_row, GATEKEEPER),
+    ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _row(spec: Spec) -> str:
+    labels = ", ".join(f"`{label}`" for label in spec.labels)
+    return f"| `{spec.name}` | {spec.kind} | {labels} | {spec.about} |"
 
 
 if __name__ == "__main__":

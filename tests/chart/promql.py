@@ -9,7 +9,7 @@ from agent.core.accounting.usage import MemoryUse, NodeUse
 from agent.model.cgroup import Cause
 from agent.model.outcome import Reason
 from agent.model.rules import Policy
-from agent.observe.metrics import SPECS, Spec
+from agent.observe.metrics import GATEKEEPER, SPECS, Spec
 
 ADDED = frozenset({"node", "job", "instance"})
 """Labels that the scrape adds."""
@@ -35,7 +35,7 @@ assert VALUES["numalign_memory_bytes", "use"] <= {*MemoryUse.__slots__, "free"}
 
 def faults(expr: str) -> Iterator[str]:
     """What an expression names and the code does not have; nothing when all of it is there."""
-    specs = {spec.name: spec for spec in SPECS}
+    specs = {spec.name: spec for spec in (*SPECS, *GATEKEEPER)}
     labels = set(ADDED) | {"le"}
     for name, matchers in _SELECTOR.findall(expr):
         spec = specs.get(name) or _histogram(name, specs)
@@ -57,7 +57,7 @@ def faults(expr: str) -> Iterator[str]:
 
 def named(expr: str) -> set[str]:
     """Names of metrics, those of histograms without their suffix."""
-    specs = {spec.name: spec for spec in SPECS}
+    specs = {spec.name: spec for spec in (*SPECS, *GATEKEEPER)}
     found = (specs.get(name) or _histogram(name, specs) for name, _ in _SELECTOR.findall(expr))
     return {spec.name for spec in found if spec}
 

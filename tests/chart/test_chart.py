@@ -113,7 +113,7 @@ def test_the_arguments_are_those_of_the_command_line(values: Path) -> None:
     args = arguments(found)
     assert args[0] == "run"
     run.command.make_context("run", [each.replace("$(POD_IP)", "10.0.0.1") for each in args[1:]])
-    for job in (each for each in found if each["kind"] == "Job"):
+    for job in (each for each in found if each["kind"] == "Job" and each["metadata"]["name"].endswith("-uninstall")):
         hook = job["spec"]["template"]["spec"]["containers"][0]["args"]
         context = release.command.make_context("release", hook[1:])
         assert (hook[0], context.params["cluster"], context.params["daemonset"]) == ("release", True, "numalign")
@@ -129,7 +129,8 @@ def _bare(found: Object) -> Object:
 def test_rights_are_those_that_were_proven() -> None:
     """Roles, policy and hook are, word for word, what tests/cluster tries on a real API server."""
     text = rendering.render(
-        "--set", "rbac.eviction=true,rbac.cleanup=true,config.dra.enabled=true,config.fleet.publish=true"
+        "--set",
+        "rbac.eviction=true,rbac.cleanup=true,config.dra.enabled=true,config.fleet.publish=true,gatekeeper.enabled=true",
     )
     found = {(each["kind"], each["metadata"]["name"]): _bare(each) for each in rendering.objects(text)}
     for file in sorted(ACCESS.glob("*.yaml")):
@@ -268,6 +269,7 @@ GUARDS = [
     (("config.onMisalignment=evict",), "config.onMisalignment: evict needs rbac.eviction: true"),
     (("config.refusals.deleteAfter=24h",), "config.refusals.deleteAfter: needs rbac.cleanup: true"),
     (("config.enforcement=nri", "nri.enabled=false"), "config.enforcement: nri needs nri.enabled: true"),
+    (("gatekeeper.enabled=true",), "gatekeeper.enabled: needs config.fleet.publish: true"),
     (("priorityClass.create=true",), "priorityClass.name: names of system- classes"),
     (("monitoring.podMonitor.enabled=true",), "install the Prometheus operator first"),
     (("monitoring.prometheusRule.enabled=true",), "install the Prometheus operator first"),

@@ -311,6 +311,8 @@ _PLURALS = {
     "CustomResourceDefinition": "customresourcedefinitions", "DaemonSet": "daemonsets",
     "PodDisruptionBudget": "poddisruptionbudgets", "Service": "services", "NetworkPolicy": "networkpolicies",
     "NodeResourceTopology": "noderesourcetopologies", "Event": "events", "ReplicaSet": "replicasets",
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
     "Deployment": "deployments", "Job": "jobs", "PodMonitor": "podmonitors", "PrometheusRule": "prometheusrules",
 }  # fmt: skip
 

@@ -19,15 +19,15 @@ from tests.docs import pages
 
 PAGE = pages.DOCS / "dev" / "safety.md"
 TESTS = pages.ROOT / "tests"
-RULES = range(1, 23)
-PURE, STANDIN, KERNEL, SERVER, PROTOCOL, LAB = (
-    "values alone", "the stand-in kernel", "a real kernel", "a real API server",
+RULES = range(1, 24)
+PURE, STANDIN, API, KERNEL, SERVER, PROTOCOL, LAB = (
+    "values alone", "the stand-in kernel", "a stand-in API server", "a real kernel", "a real API server",
     "a real runtime's or kubelet's protocol", "a real kubelet, containerd and kernel (`make lab`)",
 )  # fmt: skip
 JUDGES = {
-    "unit": PURE, "property": PURE, "chart": PURE, "flow": STANDIN, "crash": STANDIN,
-    "matrix": STANDIN, "hostile": STANDIN, "page": STANDIN, "contract": KERNEL, "cluster": SERVER, "nri": PROTOCOL,
-    "podresources": PROTOCOL, "lab": LAB,
+    "unit": PURE, "gate": PURE, "property": PURE, "chart": PURE, "flow": STANDIN, "crash": STANDIN,
+    "matrix": STANDIN, "hostile": STANDIN, "page": STANDIN, "gatekeeper": API, "contract": KERNEL,
+    "cluster": SERVER, "nri": PROTOCOL, "podresources": PROTOCOL, "lab": LAB,
 }  # fmt: skip
 """A folder of tests -> what says whether the product is right; tests of the mark `cluster` ask a real API server."""
 _IN_NAME, _IN_WORDS = re.compile(r"(?<![a-z0-9])s(\d+)(?=_)"), re.compile(r"\bS(\d+)\b")

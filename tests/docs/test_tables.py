@@ -21,7 +21,7 @@ from agent.model import notes
 from agent.model.cgroup import FORBIDDEN, HANGS, OCCUPIED
 from agent.model.outcome import Reason
 from agent.model.rules import NODE_OPTIONS, POD_OPTIONS, OnMisalignment, Policy, Scope
-from agent.observe.metrics import SPECS
+from agent.observe.metrics import GATEKEEPER, SPECS
 from agent.settings import Settings, parse
 from agent.settings.cpu_options import KEY
 from tests.chart.test_rules import alerts
@@ -29,6 +29,7 @@ from tests.docs import pages
 
 REFERENCE = pages.DOCS / "reference.md"
 CODE = pages.ROOT / "agent"
+GATE_RULES = pages.ROOT / "charts" / "numalign" / "files" / "gatekeeper" / "rules.yaml"
 
 
 def test_annotations() -> None:
@@ -95,12 +96,13 @@ def test_events() -> None:
 def test_what_pages_name_exists(page: Path) -> None:
     """Metrics, settings of the kubelet's and our own names, alerts."""
     text = page.read_text("utf-8")
-    known = {spec.name for spec in SPECS}
+    known = {spec.name for spec in (*SPECS, *GATEKEEPER)}
     for name in re.findall(r"\bnumalign_[a-z_]+", text):
         assert name in known, f"{page}: {name}"
     for name in re.findall(r"\bNumalign[A-Z]\w+", text):
         events = pages.first_cells(pages.section(REFERENCE, "Events"))
-        assert name in events | {rule["alert"] for rule in alerts()}, f"{page}: {name}"
+        rules = {rule["alert"] for rule in alerts()} | {*re.findall(r"alert: (\w+)", GATE_RULES.read_text("utf-8"))}
+        assert name in events | rules, f"{page}: {name}"
     settings = set(Settings().shown())
     sections = {
         f"{key}.{inner}" for key, part in Settings().shown().items() if isinstance(part, dict) for inner in part

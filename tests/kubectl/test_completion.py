@@ -34,7 +34,7 @@ def offered(*words: str, path: str = "") -> list[str]:
 
 def test_the_options_are_the_programs_own() -> None:
     """Commands first, then the options of that command alone, then the values that an option has."""
-    assert offered("") == ["pods", "node", "why", "fleet", ":4"]
+    assert offered("") == ["pods", "node", "why", "fleet", "ungate", ":4"]
     assert offered("w") == ["why", ":4"]
     assert offered("pods", "--mis") == ["--misaligned", ":4"]
     assert offered("node", "--mis") == [":4"]

@@ -19,7 +19,8 @@ READERS = {
     "agent.app.standalone.build",
 }
 OTHER_WORK = (
-    "agent.forecast", "agent.app.offline", "agent.app.fleet", "agent.app.simulate", "agent.app.standalone",
+    "agent.forecast", "agent.app.gatekeeper", "agent.kube.gate",
+    "agent.app.offline", "agent.app.fleet", "agent.app.simulate", "agent.app.standalone",
     "agent.host.scratch", "agent.host.standin", "agent.host.archives", "agent.host.lstopo", "agent.host.machines",
     "agent.core.machines.lstopo", "agent.core.machines.synthetic",
 )  # fmt: skip

@@ -8,6 +8,7 @@ from tools.dashboards.panels import (
     LOCALITY,
     NODE,
     PLACED,
+    RATE,
     REFUSALS,
     START_TO_PIN,
     UNENFORCED,
@@ -73,12 +74,30 @@ _REPAIRS = (
           "files: its traces on the node; configz: the kubelet says so; flapping: sets change back and forth. "
           "numalign only observes there.", unit="none"),
 )  # fmt: skip
+_GATE = (
+    Panel("Waits behind the gate", "timeseries",
+          (Query("max(numalign_gate_waiting_pods)", "pods"), Query("max(numalign_gate_pods_in_flight)", "in flight")),
+          "Pods that no node takes now, and pods that were released and that no node shows yet.", unit="none"),
+    Panel("Longest wait", "timeseries", (Query("max(numalign_gate_oldest_wait_seconds)", "seconds"),),
+          "How long the pod that has waited longest has waited.", unit="s"),
+    Panel("What became of gated pods, per minute", "timeseries",
+          (Query(f"60 * sum by (what) (rate(numalign_gate_events_total[{RATE}]))", "{{what}}"),),
+          "nominated, preferred, not-in: released. landed, elsewhere-*: where they were bound.",
+          unit="cpm", zero=True),
+    Panel("Does a replica decide?", "timeseries",
+          (Query("max(numalign_gate_serving)", "decides"), Query("sum(numalign_gate_leading)", "leads"),
+           Query("max(numalign_gate_phantoms)", "gated pods that hold room"),
+           Query("max(numalign_gate_stale_nominations)", "nominations that stand too long"),
+           Query("sum by (what) (numalign_gate_nodes)", "nodes {{what}}")),
+          "The first two should be 1, the next two 0.", unit="none"),
+)  # fmt: skip
 FLEET = Board(
     "numalign-fleet", "numalign: fleet", "All nodes: are pods aligned, is anything refused, does anybody interfere?",
     (
         Row("", _TOP),
         Row("Where pods lie", _PLACES),
         Row("Who interferes, and how soon it is mended", _REPAIRS),
+        Row("The gatekeeper", _GATE, closed=True),
     ),
     (("node", "label_values(numalign_build_info, node)", True),),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 STATE = Path.home() / ".cache/numalign/mutants"
 FAST = (
-    "tests/unit", "tests/property", "tests/flow", "tests/contract", "tests/nri",
+    "tests/unit", "tests/gate", "tests/property", "tests/flow", "tests/contract", "tests/nri",
     "tests/podresources", "tests/parity", "tests/replay", "tests/cli", "tests/docs", "tests/pictures",
 )  # fmt: skip
 """The tiers whose tests run against a mutant."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.errors import MalformedError
 from agent.forecast.fleet.values import FleetPod
+from agent.forecast.gate.values import GATE
 from agent.kube.objects.pod_objects import seen
 from agent.kube.pod_report import CONDITION, NOT_ALIGNED, refuses
 from agent.kube.topology_crd import SUMMARY, WRITER, mark_of
@@ -125,7 +126,9 @@ def fleet_pod(body: Raw) -> FleetPod:
         problem = str(error)[:SENTENCE]
     condition, placed = _condition(status, CONDITION), _condition(status, "PodScheduled")
     node, phase = _word(spec.get("nodeName")), _word(status.get("phase"))
-    held = placed.get("status") == "False"
+    held, waits = placed.get("status") == "False", _condition(status, GATE)
+    if any(each.get("name") == GATE for each in mappings_in(spec.get("schedulingGates"), MOST)) and waits:
+        placed = waits  # why the gatekeeper holds it
     told = phase in ("", "Pending") or troubled(body)
     key = f"{_word(metadata.get('namespace')) or 'default'}/{name_of(body) or '?'}"
     return FleetPod(

@@ -92,7 +92,7 @@ class _Found:
         """A NodeResourceTopology."""
         name, found = name_of(body), published(body)
         if name:
-            self.topologies[name] = (found, *_summary(found, self.decoder))
+            self.topologies[name] = (found, *summary_in(found, self.decoder))
 
     def node(self, body: Raw) -> None:
         """A Node."""
@@ -176,7 +176,7 @@ class _Found:
         return None, ""
 
 
-def _summary(found: PublishedTopology, decoder: Decoder) -> tuple[NodeSummary | None, Lack | None, str]:
+def summary_in(found: PublishedTopology, decoder: Decoder) -> tuple[NodeSummary | None, Lack | None, str]:
     """The summary of an object, or why there is none."""
     if not found.summary:
         by = "its agent does not publish one (fleet.publish)" if found.ours else "its object is not numalign's"

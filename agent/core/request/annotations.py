@@ -39,8 +39,10 @@ CPU_OPTIONS, DEVICES, ALIGN = f"{PREFIX}cpu-options", f"{PREFIX}devices", f"{PRE
 PIN, MOVE_MEMORY = f"{PREFIX}pin", f"{PREFIX}move-memory"
 ALIGNS = ("numa", "numa,memory")
 RELEASE, RELEASED = f"{PREFIX}release", f"{PREFIX}released"
-APART = frozenset({RELEASE, RELEASED, f"{PREFIX}tolerate-missing-plugin"})
-"""What is meant for the agent's own pod, or for the runtime (deploy/docs/nri.md): no problem either."""
+GATE = f"{PREFIX}gate"
+APART = frozenset({RELEASE, RELEASED, GATE, f"{PREFIX}tolerate-missing-plugin"})
+"""What is meant for the agent's own pod, for the gatekeeper's admission policy, or for the runtime
+(deploy/docs/nri.md): no problem either."""
 
 MAX_DEVICES = 1024
 """Of one resource; a count of more digits is none (int() of thousands of digits is slow, and then refused)."""

@@ -34,7 +34,7 @@ class FleetPod:
         bound: seconds since the epoch when it was bound, 0 for unknown.
         reason, message, since: of the condition numalign.io/Aligned, "" and 0 for none.
         refused: that condition says that its policy refused it.
-        unscheduled: why kube-scheduler has not bound it, in its words.
+        unscheduled: why it is not bound, in the words of kube-scheduler, or of the gatekeeper that holds it.
         spec: the raw specification of a pod that has not started, is misaligned or was refused; {} for others.
         problem: why `pod` is None.
     """

@@ -66,6 +66,27 @@ capabilities:
 {{- default (printf "%s-uninstall" (include "numalign.fullname" .)) .Values.uninstall.serviceAccountName }}
 {{- end }}
 
+{{/* Names of the gatekeeper: its Deployment, lease and account; its switch; the account of its removal. */}}
+{{- define "numalign.gatekeeper" -}}
+{{ include "numalign.fullname" . }}-gatekeeper
+{{- end }}
+{{- define "numalign.gateSwitch" -}}
+{{ include "numalign.fullname" . }}-gate
+{{- end }}
+{{- define "numalign.ungate" -}}
+{{ include "numalign.fullname" . }}-ungate
+{{- end }}
+{{- define "numalign.gatekeeperLabels" -}}
+app.kubernetes.io/name: {{ include "numalign.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: gatekeeper
+{{- end }}
+
+{{/* Whether the admission policy can be had: MutatingAdmissionPolicy is on by default from Kubernetes 1.36. */}}
+{{- define "numalign.gates" -}}
+{{- if and .Values.gatekeeper.enabled .Values.gatekeeper.admission (semverCompare ">=1.36-0" .Capabilities.KubeVersion.Version) }}yes{{ end }}
+{{- end }}
+
 {{/* registry/repository@digest, or :tag. A registry of all charts (global) comes before this one's. */}}
 {{- define "numalign.image" -}}
 {{- $registry := default .Values.image.registry .Values.global.imageRegistry }}

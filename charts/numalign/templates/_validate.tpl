@@ -17,6 +17,9 @@
 {{- if and (.Values.config.refusals | default dict).deleteAfter (not .Values.rbac.cleanup) }}
 {{- fail "config.refusals.deleteAfter: needs rbac.cleanup: true; read there what that allows" }}
 {{- end }}
+{{- if and .Values.gatekeeper.enabled (not (.Values.config.fleet).publish) }}
+{{- fail "gatekeeper.enabled: needs config.fleet.publish: true; it decides by what the nodes publish" }}
+{{- end }}
 {{- if and (eq (toString .Values.config.enforcement) "nri") (not .Values.nri.enabled) }}
 {{- fail "config.enforcement: nri needs nri.enabled: true" }}
 {{- end }}

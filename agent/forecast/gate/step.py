@@ -1,0 +1,272 @@
+"""One step of the gatekeeper: (state, events, moment) -> (state, effects). Pure.
+
+first   what a new leader does before anything else: nominations of pods that carry our gate are cleared
+news    the events are taken in
+time    pods whose time is up are let go, nominations that stand too long are cleared, lost pods are looked up
+line    the pods that wait are decided in order; each that is released counts on its node at once
+told    pods that wait get a sentence, where it has changed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from agent.forecast.gate import line, telling
+from agent.forecast.gate.books import Kind, Site
+from agent.forecast.gate.events import (
+    ClearNomination,
+    Effect,
+    Event,
+    LiftUndecided,
+    LookUp,
+    Nominate,
+    Release,
+    Tell,
+)
+from agent.forecast.gate.news import PATCHING, aged, moved, taken
+from agent.forecast.gate.release import Choice, Desk, hostname
+from agent.forecast.gate.rules import last_gate
+from agent.forecast.gate.state import Count, Flight, GateState, Waiter
+from agent.forecast.gate.values import UnboundPod
+from agent.forecast.gate.views import Budget, Standing, View
+from agent.forecast.gate.wait import not_ours
+
+TELLINGS = 4
+"""Kinds of pods whose sentence is made in one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a step made of the state.
+
+    Attributes:
+        state: the next one.
+        effects: to be carried out in order.
+        again: decisions are left that the budget of this step did not reach: call again soon.
+    """
+
+    state: GateState
+    effects: tuple[Effect, ...] = ()
+    again: bool = False
+
+
+def first_act(pods: Iterable[UnboundPod]) -> tuple[ClearNomination, ...]:
+    """Return what a new leader does first: clear the nominations of pods that carry our gate (safety rule S23)."""
+    return tuple(_clear(each, "its gate stands: a leader ended between two patches") for each in pods
+                 if each.gated and each.nominated)  # fmt: skip
+
+
+def step(state: GateState, events: Sequence[Event], now: float) -> Step:
+    """Take in events, and decide what can be decided now.
+
+    Args:
+        state: before.
+        events: in the order in which they came.
+        now: seconds since the epoch.
+    """
+    for event in events:
+        state = taken(state, event, now)
+    work = _Work(aged(state, now), now)
+    work.let_time_pass()
+    work.decide()
+    return Step(work.state, tuple(work.effects), work.again)
+
+
+@dataclass(slots=True)
+class _Work:
+    """One step under way."""
+
+    state: GateState
+    now: float
+    effects: list[Effect] = field(default_factory=list)
+    again: bool = False
+    budget: Budget = field(init=False)
+    beside: Budget = field(init=False)
+    fruitless: set[tuple[Kind, str]] = field(default_factory=set)
+    kept: dict[str, Waiter] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.budget, self.beside = Budget(self.state.options.asks), Budget(self.state.options.beside)
+
+    # ---- time
+
+    def let_time_pass(self) -> None:
+        """Do what is due."""
+        for uid, waiter in self.state.waiting.items():
+            if waiter.busy > self.now:
+                continue
+            pod = waiter.pod
+            if pod.nominated:
+                self.effects.append(_clear(pod, "its gate stands"))
+                self._busy(uid)
+            elif why := not_ours(pod, self.state.options.own) or self._over(waiter):
+                self.effects.append(LiftUndecided(uid, pod.pod.key, pod.version, why))
+                self.state = self.state.counted(Count.OUT_OF_TIME)
+                self._busy(uid)
+        for uid, flight in self.state.flights.items():
+            self._flight(uid, flight)
+
+    def _over(self, waiter: Waiter) -> str:
+        over = self.now >= waiter.until
+        return f"its time is up ({waiter.clock}): kube-scheduler and the node decide" if over else ""
+
+    def _due(self, since: float) -> bool:
+        return self.now - since >= self.state.options.look_up
+
+    def _flight(self, uid: str, flight: Flight) -> None:
+        pod = flight.pod
+        if flight.found:
+            if self.now - flight.found >= self.state.options.summary_age:
+                self.state = moved(self.state, uid, flight.node, None)
+        elif flight.bound:
+            if (self._due(flight.bound) or not flight.node) and not flight.asked:
+                self.effects.append(LookUp(uid, pod.pod.key))
+                self.state = replace(self.state, flights={**self.state.flights, uid: replace(flight, asked=True)})
+        elif self._due(flight.since) and not pod.gated and not flight.asked:
+            if pod.nominated and pod.nominated == flight.promised:
+                self.effects.append(_clear(pod, "it was not bound in time"))
+                self.state = replace(self.state, flights={**self.state.flights, uid: replace(flight, asked=True)})
+            elif flight.node:
+                self.state = moved(self.state, uid, flight.node, replace(flight, node=""))
+
+    # ---- decisions
+
+    def decide(self) -> None:
+        """Decide the pods that wait, in order; gangs as a whole where their first pod stands."""
+        order = line.in_order(self.state.waiting)
+        gangs, done, stuck = line.gangs(order), set[str](), list[Waiter]()
+        self.kept = {each.promised: each for each in reversed(order) if each.promised}
+        for waiter in order:
+            uid, gang = waiter.pod.pod.uid, waiter.pod.gang
+            if uid in done or waiter.busy > self.now or uid not in self.state.waiting or last_gate(waiter.pod):
+                continue
+            if gang is not None and gang.key not in self.state.apart:
+                members = gangs[gang.key]
+                done |= {each.pod.pod.uid for each in members}
+                if not self._together(members, gang.size):
+                    stuck.append(waiter)
+            elif not self._alone(waiter):
+                stuck.append(waiter)
+        self._tell(stuck)
+        self.again |= self.budget.left < 0 or self.state.views.fill(self.state.sites, self.beside)
+
+    def _alone(self, waiter: Waiter) -> bool:
+        """Release a pod where it may be; return whether it was."""
+        mark = waiter.kind, waiter.pod.pod.namespace
+        if mark in self.fruitless:
+            return False
+        choice = self._choice(waiter)
+        if choice is None:
+            self.fruitless.add(mark)
+            return False
+        self._release(waiter, choice)
+        return True
+
+    def _choice(self, waiter: Waiter) -> Choice | None:
+        desk = Desk(self.state.options, self.state.sites, self.now, self.budget)
+        view = self._view(waiter.kind)
+        view.search(self.budget)
+        view.fill(self.beside)
+
+        def delays(site: Site) -> bool:
+            return line.delays(waiter, waiter.kind, site, self.kept, self.now)
+
+        if view.all_blind:
+            return Choice(Count.LEFT_TO_SCHEDULER)
+        if view.takers:
+            return desk.choose(waiter.pod, view, delays)
+        if view.unasked:
+            self.again = True
+            return None
+        evicting = any(each.purpose is Count.FOR_PREEMPTION for each in self.state.flights.values())
+        return desk.without_room(waiter.pod, view, waiter.since, evicting=evicting)
+
+    def _together(self, members: list[Waiter], size: int) -> bool:
+        """Release a gang, all or none; return whether it was, or is none any more."""
+        first = members[0]
+        if len(members) < size:
+            latest = max(each.since for each in members)
+            if self.now - latest < self.state.options.gang_wait:
+                return True
+            key = first.pod.gang.key if first.pod.gang else ""
+            self.state = replace(self.state, apart=self.state.apart | {key}).counted(Count.LEFT_TO_QUEUE)
+            return sum(1 for each in members if self._alone(each)) == len(members)
+        if any(each.busy > self.now or last_gate(each.pod) for each in members):
+            return True
+        before, effects = self.state, len(self.effects)
+        for each in members:
+            choice = None if (each.kind, each.pod.pod.namespace) in self.fruitless else self._choice(each)
+            if choice is None or not choice.node:
+                self.state = before
+                del self.effects[effects:]
+                return False
+            self._release(each, choice)
+        return True
+
+    def _release(self, waiter: Waiter, choice: Choice) -> None:
+        pod, uid = waiter.pod, waiter.pod.pod.uid
+        site = self.state.sites.get(choice.node)
+        prefer = hostname(site) if site and choice.purpose is Count.PREFERRED else ""
+        nominated = choice.purpose is Count.NOMINATED
+        release = Release(uid, pod.pod.key, "" if nominated else pod.version, choice.not_in, prefer)
+        self.effects.append(
+            Nominate(uid, pod.pod.key, choice.node, pod.version, telling.chosen(choice.node), release)
+            if nominated else release
+        )  # fmt: skip
+        waiting = {key: each for key, each in self.state.waiting.items() if key != uid}
+        flight = Flight(pod, waiter.kind, choice.purpose, choice.node, choice.node, waiter.since, self.now)
+        counts = [choice.purpose]
+        counts += [Count.LEFT_OPEN] if choice.open else []
+        counts += [Count.CHOSEN_LATER] if choice.later else []
+        self.state = moved(replace(self.state, waiting=waiting), uid, "", flight).counted(*counts)
+        if waiter.promised:
+            self.kept.pop(waiter.promised, None)
+
+    def _view(self, kind: Kind) -> View:
+        return self.state.views.of(kind, self.state.sites, self.state.options.strategy)
+
+    def _busy(self, uid: str) -> None:
+        waiter = replace(self.state.waiting[uid], busy=self.now + PATCHING)
+        self.state = replace(self.state, waiting={**self.state.waiting, uid: waiter})
+
+    # ---- words
+
+    def _tell(self, stuck: list[Waiter]) -> None:
+        """Give pods that wait their sentence, and heads the node that is kept for them."""
+        heads = {each.pod.pod.uid for each in line.heads(stuck)}
+        made = dict[Kind, telling.Told]()
+        changed = dict[str, Waiter]()
+        for waiter in stuck:
+            uid = waiter.pod.pod.uid
+            view = self._view(waiter.kind)
+            if view.unasked:
+                continue
+            head = uid in heads
+            keeps = head and view.standing(waiter.promised) in (Standing.REFUSES, Standing.SHORT)
+            due = not waiter.told or self.now - waiter.told >= telling.AGAIN or (head and not keeps)
+            if due and (waiter.kind in made or len(made) < TELLINGS):
+                found = made.get(waiter.kind) or telling.told(view, self.state.sites)
+                made[waiter.kind] = found
+                node = found.node if not found.cause.never else ""
+                promised = (waiter.promised if keeps else node) if head else ""
+                waiter = replace(  # noqa: PLW2901 - the same pod
+                    waiter, cause=found.cause, closest=found.node, promised=promised, told=self.now
+                )
+                changed[uid] = self._said(waiter, found)
+            elif not head and waiter.promised:
+                changed[uid] = replace(waiter, promised="")
+        if changed:
+            self.state = replace(self.state, waiting={**self.state.waiting, **changed})
+
+    def _said(self, waiter: Waiter, found: telling.Told) -> Waiter:
+        condition = telling.waiting(found, waiter.until - waiter.since, waiter.clock)
+        pod = waiter.pod
+        if condition == pod.condition:
+            return waiter
+        self.effects.append(Tell(pod.pod.uid, pod.pod.key, pod.version, condition))
+        return replace(waiter, busy=self.now + PATCHING)
+
+
+def _clear(pod: UnboundPod, why: str) -> ClearNomination:
+    return ClearNomination(pod.pod.uid, pod.pod.key, pod.nominated, pod.version, why)

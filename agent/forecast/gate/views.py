@@ -1,0 +1,248 @@
+"""The nodes by what they answer to one kind of pod, in the order in which kube-scheduler would choose them.
+
+Nodes are compared by identity: only those that have changed since the last look are judged again, by sums first. The
+decision is asked of those alone that sums and filters let a pod go to, the likeliest first, within a budget. A view
+is a memo: it holds what pure functions of its sites return, and states that share it stay right.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+from agent.forecast.gate.books import Kind, Reply, Site, alike
+from agent.forecast.gate.values import UnboundPod
+from agent.forecast.scheduling import Strategy, needs_of
+from agent.forecast.simulated_nodes import ask_of
+
+MOST_KINDS = 32
+"""Kinds of pods whose views are kept, the latest ones."""
+ENOUGH = 50
+"""Nodes that are asked for a better place of a pod that one has taken."""
+
+
+class Standing(IntEnum):
+    """Where a node stands for a kind of pod."""
+
+    TAKES = 0  # sums, filters and the decision let it in
+    REFUSES = 1  # sums and filters do, the decision does not
+    UNASKED = 2  # sums and filters do, and the decision is not known yet
+    SHORT = 3  # sums lack something, filters let it in
+    OUT = 4  # a filter keeps it away
+    BLIND = 5  # the decision cannot be known
+
+
+class Place(NamedTuple):
+    """A node in the order of a view: misaligned last, then by score, then by name."""
+
+    misaligned: bool
+    behind: int
+    name: str
+
+
+@dataclass(slots=True)
+class Budget:
+    """How many decisions may still be made."""
+
+    left: int
+
+    def spend(self) -> bool:
+        """Take one; return False where none is left."""
+        self.left -= 1
+        return self.left >= 0
+
+
+class View:
+    """The nodes for one kind of pod.
+
+    Args:
+        kind: of pod.
+        strategy: how kube-scheduler scores.
+    """
+
+    def __init__(self, kind: Kind, strategy: Strategy) -> None:
+        self.kind, self._strategy = kind, strategy
+        self._seen: dict[str, Site] = {}
+        self._stands: dict[str, tuple[Standing, Place]] = {}
+        self._lists: dict[Standing, list[Place]] = {each: [] for each in Standing if each < Standing.OUT}
+
+    def look(self, sites: Mapping[str, Site], changed: set[str]) -> None:
+        """Judge nodes that may have changed, by filters and sums.
+
+        Args:
+            sites: all nodes.
+            changed: names of those that are not as they were at the last look, or are gone.
+        """
+        for name in changed:
+            site = sites.get(name)
+            if site is None:
+                self._drop(name)
+                self._seen.pop(name, None)
+            elif self._seen.get(name) is not site:
+                self._judge(site)
+
+    def search(self, budget: Budget) -> None:
+        """Ask nodes, the likeliest first, until one takes the pod and none before it is unasked."""
+        unasked = self._lists[Standing.UNASKED]
+        spent = 0
+        while unasked and not (self.takers and self.takers[0] < unasked[0]) and budget.spend():
+            self._ask(self._seen[unasked[0].name])
+            spent += 1
+            if self.takers and spent >= ENOUGH:
+                return
+
+    def fill(self, budget: Budget) -> None:
+        """Ask nodes for the names of a NotIn, and for pods that may come."""
+        unasked = self._lists[Standing.UNASKED]
+        while unasked and budget.spend():
+            self._ask(self._seen[unasked[0].name])
+
+    @property
+    def takers(self) -> list[Place]:
+        """Return the nodes that would take it, the likeliest first."""
+        return self._lists[Standing.TAKES]
+
+    @property
+    def refusers(self) -> list[Place]:
+        """Return the nodes that sums and filters take and the decision refuses, the likeliest first."""
+        return self._lists[Standing.REFUSES]
+
+    @property
+    def unasked(self) -> int:
+        """Count the nodes whose decision is not known yet."""
+        return len(self._lists[Standing.UNASKED])
+
+    @property
+    def short(self) -> list[Place]:
+        """Return the nodes that filters let it go to and that lack something by sums."""
+        return self._lists[Standing.SHORT]
+
+    @property
+    def all_blind(self) -> bool:
+        """Tell whether filters let it go to some node, and none of these can be asked."""
+        known = any(self._lists.values())
+        return not known and any(standing is Standing.BLIND for standing, _ in self._stands.values())
+
+    def evictions(self, budget: Budget) -> Iterator[tuple[Place, Reply | None]]:
+        """Yield what each node that is short would answer after evictions; stop where the budget is spent."""
+        for place in [*self.short]:
+            site = self._seen[place.name]
+            if site.books is None or site.lowest >= self.kind.pod.priority:
+                continue
+            if self.kind not in site.books.evicting and not budget.spend():
+                return
+            yield place, site.after_eviction(self.kind)
+
+    def standing(self, name: str) -> Standing:
+        """Return where a node stands."""
+        return self._stands[name][0] if name in self._stands else Standing.BLIND
+
+    def _judge(self, site: Site) -> None:
+        self._drop(site.name)
+        self._seen[site.name] = site
+        self._put(site, self._by_sums(site))
+        books = site.__dict__.get("books")
+        if books is not None and self.kind in books.replies and self.standing(site.name) is Standing.UNASKED:
+            self._ask(site)
+
+    def _by_sums(self, site: Site) -> Standing:
+        if site.node is None:
+            return Standing.OUT
+        kind, facts = self.kind, site.node.facts
+        volumes = all(any(term.met(facts) for term in terms) for terms in kind.volumes)
+        if not site.node.ready or kind.placing.barred(facts) or not volumes or not site.takes_ports(kind.ports):
+            return Standing.OUT
+        if site.summary is None:
+            return Standing.BLIND
+        return Standing.SHORT if site.lacks(kind.needs) else Standing.UNASKED
+
+    def _ask(self, site: Site) -> None:
+        self._drop(site.name)
+        reply = site.reply(self.kind)
+        stands = {Reply.REFUSES: Standing.REFUSES, Reply.LEFT_ALONE: Standing.BLIND, Reply.BROKEN: Standing.BLIND}
+        self._put(site, stands.get(reply, Standing.TAKES), misaligned=reply is Reply.TAKES)
+
+    def _put(self, site: Site, standing: Standing, *, misaligned: bool = False) -> None:
+        behind = -site.score(self._strategy, self.kind.needs) if standing < Standing.OUT else 0
+        place = Place(misaligned, behind, site.name)
+        self._stands[site.name] = standing, place
+        if standing < Standing.OUT:
+            insort(self._lists[standing], place)
+
+    def _drop(self, name: str) -> None:
+        standing, place = self._stands.pop(name, (Standing.OUT, None))
+        if place is not None and standing < Standing.OUT:
+            found = self._lists[standing]
+            del found[bisect_left(found, place)]
+
+
+@dataclass(slots=True)
+class Views:
+    """The views of the kinds of pods that were asked about last, and the kinds themselves.
+
+    Attributes:
+        kinds: by what decides.
+        views: of kinds, the latest last.
+        sites: the nodes as of the last look at any view.
+        changed: names of nodes that a view has not looked at since they changed.
+    """
+
+    kinds: dict[Hashable, Kind] = field(default_factory=dict)
+    views: dict[Kind, View] = field(default_factory=dict)
+    sites: Mapping[str, Site] = field(default_factory=dict)
+    changed: dict[Kind, set[str]] = field(default_factory=dict)
+
+    def kind_of(self, pod: UnboundPod) -> Kind:
+        """Return the kind of a pod: one object for all pods that get the same answers."""
+        asked = alike(pod.pod)
+        volumes = tuple(each.terms for each in pod.claims if each.terms is not None)
+        key = ask_of(asked), pod.placing, pod.ports, volumes
+        found = self.kinds.get(key)
+        if found is None:
+            if len(self.kinds) >= 50 * MOST_KINDS:
+                self.kinds.clear()
+            found = self.kinds[key] = Kind(asked, needs_of(pod.pod), pod.placing, pod.ports, volumes)
+        return found
+
+    def of(self, kind: Kind, sites: Mapping[str, Site], strategy: Strategy) -> View:
+        """Return the view of a kind, as the nodes are now."""
+        self._compare(sites)
+        view = self.views.pop(kind, None)
+        if view is None:
+            view, self.changed[kind] = View(kind, strategy), {*sites}
+        self.views[kind] = view
+        if len(self.views) > MOST_KINDS:
+            oldest = next(iter(self.views))
+            del self.views[oldest], self.changed[oldest]
+        self._look(view)
+        return view
+
+    def fill(self, sites: Mapping[str, Site], budget: Budget) -> bool:
+        """Ask nodes ahead, of the kinds that came last first; return whether some are left to ask."""
+        self._compare(sites)
+        for view in reversed(self.views.values()):
+            if budget.left >= 0:
+                self._look(view)
+                view.fill(budget)
+        return budget.left < 0
+
+    def _look(self, view: View) -> None:
+        changed = self.changed[view.kind]
+        if changed:
+            view.look(self.sites, changed)
+            changed.clear()
+
+    def _compare(self, sites: Mapping[str, Site]) -> None:
+        """Note which nodes are not the same any more; nodes that are the same are the same objects."""
+        before = self.sites
+        if sites is before:
+            return
+        found = [name for name, site in sites.items() if before.get(name) is not site]
+        if len(before) + sum(1 for name in found if name not in before) != len(sites):
+            found += [name for name in before if name not in sites]
+        for changed in self.changed.values():
+            changed.update(found)
+        self.sites = sites

@@ -1,0 +1,150 @@
+"""Reads a pod without a node, as the gatekeeper needs it. Pure; nothing in the object is trusted.
+
+A pod whose specification cannot be read is an `UnreadablePod`: where it has our gate, the gate is lifted. Pods that
+have neither our gate nor a nomination are left out, unless they had one before: most pods of a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+from agent.errors import MalformedError
+from agent.forecast.gate.values import EVERY, GATE, FitCondition, Gang, HostPort, UnboundPod
+from agent.forecast.placing import placing_of
+from agent.kube.objects.pod_objects import seen
+from agent.model.fields import Field, mapping_of, mappings_in, plain
+from agent.model.object_ids import ObjectId, owners_of
+
+Raw = Mapping[str, Any]
+MOST, LONGEST, SENTENCE = 200, 253, 2000
+"""Entries of a list; characters of a name, and of a condition's message."""
+_GROUP, _TOTAL = "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-total-count"
+_COSCHEDULING = "scheduling.x-k8s.io/pod-group"
+LARGE_GANG = 1_000_000
+"""The size of a group that no field tells: it is never all visible, so it is left to its own queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnboundBody:
+    """A pod, before what it refers to was looked up.
+
+    Attributes:
+        pod: without defaults of its namespace, claims and clocks.
+        owner: its controller, None for none.
+        claims: names of the volume claims that it mounts.
+        node_affinity: spec.affinity.nodeAffinity, as a patch must repeat it.
+    """
+
+    pod: UnboundPod
+    owner: ObjectId | None = None
+    claims: tuple[str, ...] = ()
+    node_affinity: Raw = field(default_factory=dict, hash=False)
+
+    @property
+    def uid(self) -> str:
+        """Return its uid."""
+        return self.pod.pod.uid
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadablePod:
+    """A pod of which only its names are known.
+
+    Attributes:
+        uid, key, version: of it.
+        gated: our gate stands.
+        why: one sentence.
+    """
+
+    uid: str
+    key: str
+    version: str
+    gated: bool
+    why: str
+
+
+def unbound(body: Raw, known: bool) -> UnboundBody | UnreadablePod | None:  # noqa: FBT001 - a `list_watch.Reader`
+    """Read a pod; None for one without our gate and without a nomination that was never seen with one.
+
+    Args:
+        body: the object.
+        known: the pod had arrived before.
+    """
+    metadata, spec, status = (mapping_of(body.get(part)) for part in ("metadata", "spec", "status"))
+    gates = tuple(_word(each.get("name")) for each in mappings_in(spec.get("schedulingGates"), MOST))
+    nominated = _word(status.get("nominatedNodeName"))
+    if not known and GATE not in gates and not nominated:
+        return None
+    uid, version = _word(metadata.get("uid")), _word(metadata.get("resourceVersion"))
+    key = f"{_word(metadata.get('namespace')) or 'default'}/{_word(metadata.get('name'))}"
+    try:
+        pod = replace(seen(body).pod, uid=uid)
+        placing = placing_of(Field(spec, "spec"))
+    except MalformedError as error:
+        return UnreadablePod(uid, key, version, GATE in gates, str(error)[:SENTENCE])
+    owners = [each for each in owners_of(metadata, pod.namespace) if each.uid]
+    controlled = any(each.get("controller") is True for each in mappings_in(metadata.get("ownerReferences"), MOST))
+    owner = owners[0] if owners and controlled else None
+    name = owner.key.partition("/")[2] if owner else ""
+    found = UnboundPod(
+        pod=pod, version=version, gates=gates, nominated=nominated, condition=_condition(status),
+        placing=placing, ports=tuple(_ports(spec)), never_preempts=spec.get("preemptionPolicy") == "Never",
+        owner=f"{owner.kind} {name}" if owner else "", gang=_group(metadata, spec, pod.namespace),
+        deleting="deletionTimestamp" in metadata,
+    )  # fmt: skip
+    if GATE not in gates:
+        return UnboundBody(found)
+    affinity = mapping_of(mapping_of(spec.get("affinity")).get("nodeAffinity"))
+    return UnboundBody(found, owner, tuple(_claims(spec, pod.name)), affinity)
+
+
+def _condition(status: Raw) -> FitCondition | None:
+    for each in mappings_in(status.get("conditions"), MOST):
+        if each.get("type") == GATE:
+            message = each.get("message")
+            text = plain(message[:SENTENCE]) if isinstance(message, str) else ""
+            return FitCondition(each.get("status") == "True", _word(each.get("reason")), text)
+    return None
+
+
+def _ports(spec: Raw) -> Iterator[HostPort]:
+    for section in ("containers", "initContainers"):
+        for container in mappings_in(spec.get(section), MOST):
+            for each in mappings_in(container.get("ports"), MOST):
+                number = each.get("hostPort")
+                if isinstance(number, int) and number > 0:
+                    protocol, address = _word(each.get("protocol")), _word(each.get("hostIP"))
+                    yield HostPort(number, protocol or "TCP", address or EVERY)
+
+
+def _claims(spec: Raw, pod: str) -> Iterator[str]:
+    for each in mappings_in(spec.get("volumes"), MOST):
+        name = _word(mapping_of(each.get("persistentVolumeClaim")).get("claimName"))
+        if name:
+            yield name
+        elif "ephemeral" in each:  # https://kubernetes.io/docs/concepts/storage/ephemeral-volumes/
+            yield f"{pod}-{_word(each.get('name'))}"
+
+
+def _group(metadata: Raw, spec: Raw, space: str) -> Gang | None:
+    """Return the group that the pod's own fields name."""
+    labels = dict(islice(mapping_of(metadata.get("labels")).items(), MOST))
+    notes = mapping_of(metadata.get("annotations"))
+    if group := _word(labels.get(_GROUP)):
+        total = _word(notes.get(_TOTAL))
+        size = int(total) if total.isascii() and total.isdigit() and len(total) < len(str(LARGE_GANG)) else 0
+        return Gang(f"{space}/pod-group/{group}", size or LARGE_GANG)
+    if group := _word(labels.get(_COSCHEDULING)):
+        return Gang(f"{space}/PodGroup/{group}", LARGE_GANG)
+    for name, part in (("schedulingGroup", "podGroupName"), ("workloadRef", "podGroup")):
+        if group := _word(mapping_of(spec.get(name)).get(part)):
+            above = _word(mapping_of(spec.get(name)).get("name"))
+            return Gang(f"{space}/{name}/{above}/{group}", LARGE_GANG)
+    return None
+
+
+def _word(value: object) -> str:
+    return plain(value[:LONGEST]) if isinstance(value, str) else ""

@@ -1,0 +1,79 @@
+"""The order of the pods that wait, the head of the line (safety rule S11), and gangs."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.forecast.gate.state import Count
+from agent.forecast.gate.values import Gang, UnboundPod
+from tests.gate.world import Cluster, gated, released
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (gated("z", 4, priority=1, created=9.0), gated("a", 4, priority=0, created=1.0)),
+        (gated("z", 4, created=1.0), gated("a", 4, created=2.0)),
+        (gated("a", 4), gated("b", 4)),
+    ],
+    ids=["priority", "age", "uid"],
+)
+def test_pods_are_tried_by_priority_then_age_then_uid(first: UnboundPod, second: UnboundPod) -> None:
+    """Both want the one room; the other waits."""
+    cluster = Cluster("a")
+    where = cluster.where(second, first)
+    assert where == {first.pod.uid: "a"}
+
+
+def test_a_later_pod_passes_the_head_where_it_does_not_delay_it() -> None:
+    """The head waits for four CPUs on the node; one CPU of the other NUMA node changes nothing for it."""
+    cluster = Cluster("a").hold("a", 4)
+    assert cluster.where(gated("head", 4, created=1.0)) == {}
+    assert cluster.state.waiting["head"].promised == "a"
+    assert cluster.where(gated("small", 1, created=2.0)) == {"small": "a"}
+
+
+def test_a_later_pod_does_not_take_the_room_that_the_head_waits_for() -> None:
+    """Once one of two pods ends, the head would fit; the later pod would take a part of that."""
+    cluster = Cluster("a").hold("a", 3, 2)
+    assert cluster.where(gated("head", 4, created=1.0)) == {}
+    assert cluster.where(gated("small", 2, created=2.0)) == {}
+    cluster.runs["a"].end(["h3"], 100.0)
+    assert released(cluster.step(cluster.published("a"))) == {"head": "a"}
+
+
+def test_a_later_pod_takes_another_node_than_the_one_that_is_kept_for_the_head() -> None:
+    """The head does not block it."""
+    cluster = Cluster("a", "b").hold("a", 3, 2).hold("b", 4, 1)
+    assert cluster.where(gated("head", 4, created=1.0)) == {}
+    assert cluster.state.waiting["head"].promised == "a"
+    assert cluster.where(gated("small", 2, created=2.0)) == {"small": "b"}
+
+
+def test_a_head_holds_back_pods_of_other_namespaces_only_while_its_wait_is_young() -> None:
+    """Then one tenant's large pod does not stop those of the others."""
+    cluster = Cluster("a").hold("a", 3, 2)
+    cluster.step(gated("head", 4, created=1.0))
+    other = gated("small", 2, created=2.0, namespace="other")
+    assert cluster.where(other) == {}
+    cluster.now += 500.0
+    assert released(cluster.step(cluster.published("a"))) == {"small": "a"}
+
+
+def test_a_gang_is_released_as_a_whole_or_not_at_all() -> None:
+    """Three pods of four CPUs fit on three nodes, and none goes while one of them does not fit."""
+    gang = Gang("shop/Job/train", 3)
+    pods = [gated(f"p{number}", 4, gang=gang) for number in range(3)]
+    cluster = Cluster("a", "b")
+    assert cluster.where(*pods) == {}
+    assert cluster.state.flights == {}
+    whole = Cluster("a", "b", "c")
+    assert sorted(whole.where(*pods).values()) == ["a", "b", "c"]
+
+
+def test_a_gang_that_is_not_all_visible_is_left_to_its_own_queue() -> None:
+    """Its pods are decided one by one after a moment."""
+    cluster = Cluster("a")
+    assert cluster.where(gated("p", gang=Gang("shop/Job/train", 2))) == {}
+    assert released(cluster.step(after=10.0)) == {"p": "a"}
+    assert cluster.state.counts[Count.LEFT_TO_QUEUE] == 1

@@ -1,0 +1,163 @@
+"""Where a pod is released to, and which nodes its NotIn names."""
+
+from __future__ import annotations
+
+from agent.forecast.gate.events import Found, NodeSeen, PodGone, Release, SummarySeen
+from agent.forecast.gate.state import Count
+from agent.forecast.gate.values import Autoscaler, PublishedSummary
+from agent.forecast.placing import Placing
+from agent.forecast.scheduling import Strategy
+from tests.gate.world import Cluster, facts, gated, release_of, told
+
+UNSEEN = Placing(unseen=("topology spreading",))
+
+
+def test_a_pod_goes_to_the_first_node_in_the_schedulers_order_that_takes_it() -> None:
+    """With most-allocated the fullest node that takes it comes first, with least-allocated the emptiest."""
+    for strategy, node in ((Strategy.MOST_ALLOCATED, "b"), (Strategy.LEAST_ALLOCATED, "c")):
+        cluster = Cluster("a", "b", "c", strategy=strategy).hold("a", 3, 3).hold("b", 2)
+        assert cluster.where(gated("p", 4)) == {"p": node}
+
+
+def test_not_in_names_the_nodes_that_sums_take_and_the_decision_refuses() -> None:
+    """A node without room by sums is not named, nor one that takes the pod; names are hostname labels."""
+    cluster = Cluster("full", "torn", "whole").hold("full", 4, 3).hold("torn", 2, 2)
+    effects = cluster.step(gated("p", 3))
+    assert release_of(effects, "p").not_in == ("host-torn",)
+
+
+def test_not_in_is_limited_to_the_likeliest_nodes_and_the_rest_is_counted() -> None:
+    """The nodes that the scheduler would choose first are named, ties by name."""
+    cluster = Cluster("a", "b", "c", "whole", most_names=2).hold("a", 2, 2).hold("b", 2, 2).hold("c", 2, 2)
+    effects = cluster.step(gated("p", 3))
+    assert release_of(effects, "p").not_in == ("host-a", "host-b")
+    assert cluster.state.counts[Count.LEFT_OPEN] == 1
+
+
+def test_a_node_without_a_summary_is_neither_named_nor_nominated() -> None:
+    """It is left to the scheduler, and told as blind."""
+    cluster = Cluster("a")
+    cluster.step(NodeSeen(facts("stranger")), SummarySeen("mute", PublishedSummary("", None, why="too large")))
+    effects = cluster.step(gated("p", 7), gated("q", 2))
+    assert release_of(effects, "q").not_in == ()
+    assert cluster.state.blind == ("mute", "stranger")
+
+
+def test_a_pod_that_only_blind_nodes_may_take_is_left_to_the_scheduler() -> None:
+    """Nothing can be decided about it, so it does not wait."""
+    cluster = Cluster()
+    cluster.step(NodeSeen(facts("stranger")))
+    assert cluster.where(gated("p")) == {"p": ""}
+    assert cluster.state.counts[Count.LEFT_TO_SCHEDULER] == 1
+
+
+def test_a_pod_that_may_not_be_nominated_prefers_its_node_in_a_small_cluster_only() -> None:
+    """In a larger one it has NotIn alone."""
+    small = Cluster("a", "b").hold("a", 2, 2)
+    assert release_of(small.step(gated("p", 3, placing=UNSEEN)), "p") == Release(
+        "p", "shop/p", "1", ("host-a",), "host-b"
+    )
+    large = Cluster("a", "b", prefer_nodes=1).hold("a", 2, 2)
+    assert release_of(large.step(gated("p", 3, placing=UNSEEN)), "p") == Release("p", "shop/p", "1", ("host-a",))
+
+
+def test_a_pod_that_needs_an_eviction_is_never_nominated() -> None:
+    """It is released where NotIn can name every node that would refuse it after that, once at a time."""
+    cluster = Cluster("a", "b").hold("a", 4, 3, priority=1).hold("b", 1, 3, 2, 1, priority=1)
+    effects = cluster.step(gated("p", 3, priority=9), gated("q", 3, priority=9))
+    assert effects[0] == Release("p", "shop/p", "1", ("host-b",))
+    assert {*cluster.state.waiting} == {"q"}
+
+
+def test_a_pod_that_needs_an_eviction_stays_gated_where_refusing_nodes_exceed_the_limit() -> None:
+    """Else the scheduler would evict pods on a node that refuses (N6)."""
+    cluster = Cluster("a", "b", most_names=0).hold("a", 4, 3, priority=1).hold("b", 1, 3, 2, 1, priority=1)
+    assert cluster.where(gated("p", 3, priority=9)) == {}
+    assert {*cluster.state.waiting} == {"p"}
+
+
+def test_the_last_room_of_a_high_pod_has_the_nodes_that_refuse_after_an_eviction_in_its_not_in() -> None:
+    """A lost race then evicts on no node that refuses."""
+    cluster = Cluster("a", "b").hold("b", 1, 3, 2, 1, priority=1)
+    effects = cluster.step(gated("p", 3, priority=9))
+    assert release_of(effects, "p").not_in == ("host-b",)
+
+
+def test_karpenter_gets_no_not_in_and_only_pods_that_no_node_takes_by_sums() -> None:
+    """A pod that a node refuses stays gated; one that lacks sums everywhere is released after some time."""
+    cluster = Cluster("a", "b", autoscaler=Autoscaler.KARPENTER).hold("a", 2, 2).hold("b", 2)
+    assert release_of(cluster.step(gated("p", 3)), "p").not_in == ()
+    cluster.step(gated("big", 7), gated("torn", 4))
+    effects = cluster.step(after=31.0)
+    assert release_of(effects, "big") == Release("big", "shop/big", "1")
+
+
+def test_the_cluster_autoscaler_sees_a_pod_that_fits_nowhere_with_its_not_in() -> None:
+    """Without an autoscaler the pod waits."""
+    for scaler, found in (
+        (Autoscaler.NONE, []),
+        (Autoscaler.CLUSTER_AUTOSCALER, [Release("p", "shop/p", "1", ("host-a",))]),
+    ):
+        cluster = Cluster("a", autoscaler=scaler).hold("a", 2, 2)
+        cluster.step(gated("p", 3))
+        assert [each for each in cluster.step(after=31.0) if isinstance(each, Release)] == found
+
+
+def test_devices_that_are_chosen_later_are_let_through_and_counted() -> None:
+    """CPUs and memory are decided; the claim's plugin chooses the device afterwards."""
+    cluster = Cluster("a")
+    assert cluster.where(gated("p", placing=Placing(unseen=("resource claims",)))) == {"p": ""}
+    assert cluster.state.counts[Count.CHOSEN_LATER] == 1
+
+
+def test_where_a_pod_landed_is_learnt_from_the_summary() -> None:
+    """The node shows a grant that was not there before: no request is made."""
+    cluster = Cluster("a")
+    cluster.step(gated("p", 2))
+    cluster.step(PodGone("p"))
+    cluster.hold("a", 2)
+    assert cluster.state.flights == {}
+    assert cluster.state.counts[Count.LANDED] == 1
+    assert cluster.state.sites["a"].free["cpu"] == 5000
+
+
+def test_a_pod_that_no_summary_shows_is_looked_up_once_and_counts_where_it_is() -> None:
+    """It is asked for after five seconds, and its landing elsewhere is counted by cause."""
+    cluster = Cluster("a", "b").hold("b", 1)
+    cluster.step(gated("p", 2))
+    cluster.step(PodGone("p"))
+    assert [type(each).__name__ for each in cluster.step(after=5.0)] == ["LookUp"]
+    assert cluster.step(after=5.0) == ()
+    cluster.step(NodeSeen(facts("a", unschedulable=True)), Found("p", "b"))
+    assert cluster.state.counts[Count.ELSEWHERE_BARRED] == 1
+    assert [each.pod.uid for each in cluster.state.sites["b"].flights] == ["p"]
+    assert (cluster.state.landings[0].promised, cluster.state.landings[0].node) == ("a", "b")
+
+
+def test_a_pod_that_its_node_makes_wait_is_counted_as_refused() -> None:
+    """The node's line shows it."""
+    cluster = Cluster("a").hold("a", 2)
+    cluster.step(gated("p", 4))
+    cluster.hold("a", 3, 4)
+    cluster.step(PodGone("p"))
+    assert cluster.state.counts == {Count.NOMINATED: 1, Count.REFUSED: 1}
+
+
+def test_a_waiting_pod_is_told_where_it_comes_closest_and_what_would_let_it_in() -> None:
+    """The sentence has the node, the numbers, the departure that helps and the longest wait; its cause is a value."""
+    cluster = Cluster("a", "b").hold("a", 2, 2).hold("b", 4, 1)
+    said = told(cluster.step(gated("p", 3)), "p")
+    assert said.startswith("a comes closest: ")
+    assert "the end of a pod with 2 CPUs there would let it in" in said
+    assert said.endswith("it waits 600 s at most (the longest wait that the settings allow)")
+    waiter = cluster.state.waiting["p"]
+    assert waiter.cause is not None
+    assert waiter.cause.lacks[0].resource == "cpu"
+    assert waiter.closest == "a"
+
+
+def test_a_sentence_is_written_only_where_it_differs() -> None:
+    """A pod that has it already gets no patch."""
+    cluster = Cluster("a").hold("a", 2, 2)
+    assert len(cluster.step(gated("p", 3))) == 1
+    assert cluster.step(after=61.0) == ()
