@@ -13,8 +13,8 @@ import yaml
 from agent.forecast.gate.values import GATE, HOSTNAME, FitCondition
 from agent.kube.gate.patches import release_patch, status_patch
 from tests.cluster.control_plane import ApiError, ControlPlane
+from tests.cluster.nodes import DEPLOY, STRATEGIC, SYSTEM
 from tests.cluster.objects import Object, namespace, pod
-from tests.cluster.stolen import DEPLOY, STRATEGIC, SYSTEM
 from tests.patience import until
 
 pytestmark = pytest.mark.cluster

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from agent.core.admission.allocatable import CPU, MEMORY
 from agent.core.admission.node import Node
-from agent.core.admission.waiting import Waiting, may_pass
+from agent.core.admission.waiting import Waiting, held_back_by
 from agent.core.request.annotations import PodSettings
 from agent.core.request.exempt import Exemptions
 from agent.forecast.cluster_site import held_by
@@ -28,7 +28,7 @@ from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
 from agent.model.rules import Ceilings
-from agent.node.deciding import checked_settings, decided
+from agent.node.deciding import checked_settings, decide_pod
 from agent.node.tracked_pod import SWITCHES, Exempt, Switches, TrackedPod
 from agent.node.wait_queue import queue_of
 
@@ -105,7 +105,7 @@ class Books:
         """Decide on a pod as the agent of the node would; return the grants after it and what is known of it."""
         settings = checked_settings(self.node, pod) if settings is None else settings
         known = TrackedPod(pod, settings, exempt=self.exempt(pod))
-        return decided(
+        return decide_pod(
             self.node, self.ledger, known, given=None, unwritable="", switches=self.switches, now=now, line=self.line
         )
 
@@ -162,7 +162,7 @@ class Books:
         ledger, _ = self.decide(kind.pod, kind.settings_on(self.node))
         ahead = [Waiting(replace(head, created=LATE), checked_settings(self.node, head), since)]
         young = now - self.switches.hold_back_others
-        return not may_pass(self.node, self.ledger, ledger, kind.pod, ahead, young)
+        return bool(held_back_by(self.node, self.ledger, ledger, kind.pod, ahead, young))
 
 
 def _started(node: Node, ledger: Ledger, pod: Pod) -> Ledger:
