@@ -82,8 +82,8 @@ unit: $(READY)
 	$(BIN)/python -m pytest $(or $(ARGS),tests/unit)
 
 ##@ Measure
-bench: $(READY) ## time what runs: discovery, merge, admission, 500 containers, answers to the runtime, hostile pods, simulation, what-if
-	@failed=0; for name in discovery merge admission node answers readers hostile simulate whatif; do \
+bench: $(READY) ## time what runs: discovery, merge, admission, 500 containers, answers to the runtime, hostile pods, simulation, what-if, the gatekeeper
+	@failed=0; for name in discovery merge admission node answers readers hostile simulate whatif gate; do \
 	    echo "== $$name"; $(BIN)/python -m tools.bench.$$name || failed=1; \
 	done; exit $$failed
 

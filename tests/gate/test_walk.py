@@ -249,7 +249,7 @@ ACTIONS = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(ACTIONS, min_size=5, max_size=40))
 def test_no_room_is_promised_twice_and_every_gate_is_lifted_in_time(actions: list[tuple[str, int]]) -> None:
     """S23: nothing is nominated that the core refuses, NotIn names refusing nodes alone, and each gate is lifted."""

@@ -34,6 +34,8 @@ from agent.forecast.gate.wait import not_ours
 
 TELLINGS = 4
 """Kinds of pods whose sentence is made in one step."""
+EVICTING = 30.0
+"""Seconds after a release for an eviction in which no other pod is released for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,10 @@ class _Work:
         if view.unasked:
             self.again = True
             return None
-        evicting = any(each.purpose is Count.FOR_PREEMPTION for each in self.state.flights.values())
+        evicting = any(
+            each.purpose is Count.FOR_PREEMPTION and self.now - each.since < EVICTING
+            for each in self.state.flights.values()
+        )
         return desk.without_room(waiter.pod, view, waiter.since, evicting=evicting)
 
     def _together(self, members: list[Waiter], size: int) -> bool:
@@ -197,7 +202,7 @@ class _Work:
         before, effects = self.state, len(self.effects)
         for each in members:
             choice = None if (each.kind, each.pod.pod.namespace) in self.fruitless else self._choice(each)
-            if choice is None or not choice.node:
+            if choice is None or not (choice.node or choice.purpose is Count.LEFT_TO_SCHEDULER):
                 self.state = before
                 del self.effects[effects:]
                 return False
@@ -239,23 +244,24 @@ class _Work:
         changed = dict[str, Waiter]()
         for waiter in stuck:
             uid = waiter.pod.pod.uid
-            view = self._view(waiter.kind)
-            if view.unasked:
-                continue
             head = uid in heads
+            due = not waiter.told or self.now - waiter.told >= telling.AGAIN
+            if not head and not due:
+                if waiter.promised:
+                    changed[uid] = replace(waiter, promised="")
+                continue
+            view = self._view(waiter.kind)
             keeps = head and view.standing(waiter.promised) in (Standing.REFUSES, Standing.SHORT)
-            due = not waiter.told or self.now - waiter.told >= telling.AGAIN or (head and not keeps)
-            if due and (waiter.kind in made or len(made) < TELLINGS):
-                found = made.get(waiter.kind) or telling.told(view, self.state.sites)
-                made[waiter.kind] = found
-                node = found.node if not found.cause.never else ""
-                promised = (waiter.promised if keeps else node) if head else ""
-                waiter = replace(  # noqa: PLW2901 - the same pod
-                    waiter, cause=found.cause, closest=found.node, promised=promised, told=self.now
-                )
-                changed[uid] = self._said(waiter, found)
-            elif not head and waiter.promised:
-                changed[uid] = replace(waiter, promised="")
+            if view.unasked or (keeps and not due) or (waiter.kind not in made and len(made) >= TELLINGS):
+                continue
+            found = made.get(waiter.kind) or telling.told(view, self.state.sites)
+            made[waiter.kind] = found
+            node = found.node if head and not found.cause.never else ""
+            told = replace(
+                waiter, cause=found.cause, closest=found.node, promised=waiter.promised if keeps else node,
+                told=self.now,
+            )  # fmt: skip
+            changed[uid] = self._said(told, found)
         if changed:
             self.state = replace(self.state, waiting={**self.state.waiting, **changed})
 
