@@ -97,10 +97,11 @@ class KubeClient:
         data = None if body is None else json.dumps(body)
         url = f"{self._access.server}{path}{'?' if query else ''}{urlencode(query)}"
         began, status, found = time.monotonic(), UNREACHABLE, None
+        patience = urllib3.Timeout(connect=within[0], read=within[1])  # by position the first is the sum of both
         what = f"{method} {path}"
         try:
             answer = self._pool.request(
-                method, url, body=data, headers=headers, timeout=urllib3.Timeout(*within), preload_content=False,
+                method, url, body=data, headers=headers, timeout=patience, preload_content=False,
             )  # fmt: skip
             status = answer.status
             if not _taken(status):

@@ -36,13 +36,18 @@ OTHERS: Mapping[str, Any] = {
     "extraVolumeMounts": [{"name": "more", "mountPath": "/other"}], "uninstall.tolerations": [{"key": "other"}],
     "extraObjects": [{"apiVersion": "v1", "kind": "Other"}], "imagePullSecrets": [{"name": "other"}],
     "global.imagePullSecrets": [{"name": "other"}], "priorityClass.create": False, "priorityClass.name": "other",
-    "priorityClass.value": 7, "serviceAccount.name": "other",
+    "priorityClass.value": 7, "serviceAccount.name": "other", "gatekeeper.namespaces": ["other"],
+    "gatekeeper.schedulerNames": ["other"], "gatekeeper.autoscaler": "karpenter",
+    "gatekeeper.scoring": "most-allocated", "gatekeeper.resources": {"requests": {"cpu": "7m"}},
+    "gatekeeper.nodeSelector": {"other": "yes"}, "gatekeeper.tolerations": [{"key": "other"}],
 }  # fmt: skip
 """Another value where "changed" is not one."""
 WITHOUT: Mapping[str, Any] = {
     "image.registry": {"global": {"imageRegistry": ""}}, "image.tag": {"image": {"digest": ""}},
+    **{f"gatekeeper.{key}": {"gatekeeper": {"enabled": True}, "config": {"fleet": {"publish": True}}}
+       for key in VALUES["gatekeeper"] if key != "enabled"},
 }  # fmt: skip
-"""What would hide a value, and is taken away for it."""
+"""What would hide a value, and is taken away for it; the gatekeeper's are seen where it is on."""
 
 
 def leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:

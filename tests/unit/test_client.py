@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,6 +26,7 @@ class Server(ThreadingHTTPServer):
     accepts: str
     authorization: str
     body: dict[str, Any]
+    takes = 0.0
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -37,6 +39,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.accepts = str(self.headers["Accept"])
         self.server.authorization = str(self.headers["Authorization"])
         self.server.body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        time.sleep(self.server.takes)
         self.send_response(200)
         self.send_header("Content-Length", "2")
         self.end_headers()
@@ -111,6 +114,13 @@ def test_no_proxy_of_the_environment_comes_between(
     made.close()
     assert server.asked[0] == "POST"
     assert server.authorization == "Bearer x"
+
+
+def test_a_slow_answer_is_waited_for_as_long_as_silence_may_last(client: KubeClient, server: Server) -> None:
+    """The time to connect bounds the connection alone: a loaded API server takes longer to answer."""
+    server.takes = 1.5
+    client.call("POST", "/slow", {}, within=(1.0, 60.0))
+    assert server.asked == ("POST", "/slow")
 
 
 def test_why_there_was_no_answer_stands_in_the_shortened_sentence(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ class Leader:
         self._stopping = threading.Event()
         self._heard = time.monotonic()
         self._pods: dict[str, KnownPod] = {}
-        self._affinity: dict[str, Mapping[str, Any]] = {}
+        self._gated: dict[str, UnboundBody] = {}
         self._cluster = seen.SeenCluster(wall)
         self._listed: set[str] = set()
         self._events: list[Event] = []
@@ -276,18 +276,18 @@ class Leader:
         known.gated_since = (known.gated_since or now) if pod.gated else 0.0
         known.nominated_since = (known.nominated_since or now) if pod.nominated else 0.0
         if pod.gated:
-            self._affinity[found.uid] = found.node_affinity
+            self._gated[found.uid] = found
             yield from self._cluster.namespaces([pod.pod.namespace])
             self._look_up(known)
             return
-        self._affinity.pop(found.uid, None)
+        self._gated.pop(found.uid, None)
         self._looking_up.forget(found.uid)
         yield PodSeen(pod)
 
     def _pod_left(self, key: str) -> Iterator[Event]:
         known = self._pods.pop(key, None)
         if known is not None:
-            self._affinity.pop(known.uid, None)
+            self._gated.pop(known.uid, None)
             self._lifted.pop(known.uid, None)
             self._looking_up.forget(known.uid)
             yield PodGone(known.uid)
@@ -422,13 +422,20 @@ class Leader:
         self._woken.set()
 
     def _taken_answers(self) -> list[Event]:
+        """Take what the API server answered; what was looked up for a pod that has changed since is dropped."""
         found = list[Event]()
         while not self._answers.empty():
-            found.append(self._answers.get())
+            event = self._answers.get()
+            if isinstance(event, PodSeen):
+                now = self._gated.get(event.pod.pod.uid)
+                if now is None or now.pod.version != event.pod.version:
+                    continue
+            found.append(event)
         return found
 
     def _affinity_of(self, uid: str) -> Mapping[str, Any]:
-        return self._affinity.get(uid, {})
+        body = self._gated.get(uid)
+        return body.node_affinity if body else {}
 
     def _hear(self) -> None:
         self._heard = time.monotonic()
