@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.forecast.gate.events import Found, NodeSeen, PodGone, Release, SummarySeen
+from agent.forecast.gate.events import LookedUp, NodeSeen, PodGone, Release, SummarySeen
 from agent.forecast.gate.state import Count
 from agent.forecast.gate.values import Autoscaler, PublishedSummary
 from agent.forecast.placing import Placing
@@ -128,7 +128,7 @@ def test_a_pod_that_no_summary_shows_is_looked_up_once_and_counts_where_it_is() 
     cluster.step(PodGone("p"))
     assert [type(each).__name__ for each in cluster.step(after=5.0)] == ["LookUp"]
     assert cluster.step(after=5.0) == ()
-    cluster.step(NodeSeen(facts("a", unschedulable=True)), Found("p", "b"))
+    cluster.step(NodeSeen(facts("a", unschedulable=True)), LookedUp("p", "b"))
     assert cluster.state.counts[Count.ELSEWHERE_BARRED] == 1
     assert [each.pod.uid for each in cluster.state.sites["b"].flights] == ["p"]
     assert (cluster.state.landings[0].promised, cluster.state.landings[0].node) == ("a", "b")

@@ -8,7 +8,7 @@ import pytest
 
 from agent.forecast.gate import rules
 from agent.forecast.gate.events import NodeSeen, Release
-from agent.forecast.gate.values import GATE, HostPort, NodeFacts, UnboundPod, VolumeClaim
+from agent.forecast.gate.values import GATE, HostPort, SchedulerNode, UnboundPod, VolumeClaim
 from agent.forecast.gate.views import Views
 from agent.forecast.placing import Placing, Requirement, Term
 from tests.gate.world import Cluster, facts, gated, release_of, ungated
@@ -88,7 +88,7 @@ def test_r3_a_pod_that_never_preempts_is_not_nominated() -> None:
     ],
     ids=["taint", "cordon", "selector", "affinity", "port"],
 )
-def test_r4_a_node_that_a_filter_keeps_away_is_not_nominated(node: NodeFacts, pod: UnboundPod) -> None:
+def test_r4_a_node_that_a_filter_keeps_away_is_not_nominated(node: SchedulerNode, pod: UnboundPod) -> None:
     """R4: the pod waits, as no other node is there."""
     cluster = Cluster("a")
     cluster.step(NodeSeen(node))

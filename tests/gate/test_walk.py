@@ -18,17 +18,17 @@ from agent.forecast.gate.events import (
     ClearNomination,
     Effect,
     Event,
-    Found,
     LiftUndecided,
+    LookedUp,
     LookUp,
     NodeSeen,
     Nominate,
+    PatchAnswered,
     PodGone,
     PodSeen,
     Release,
     SummarySeen,
     Tell,
-    Written,
 )
 from agent.forecast.gate.state import GateState
 from agent.forecast.gate.step import first_act, step
@@ -164,11 +164,11 @@ class Judge:
         """Do what an effect says, as the API server would; judge it first."""
         kept = self.pods.get(effect.uid)
         if isinstance(effect, LookUp):
-            return Found(effect.uid, kept.node if kept else "", gone=kept is None)
+            return LookedUp(effect.uid, kept.node if kept else "", gone=kept is None)
         if kept is None or kept.node:
-            return Written(effect, Answer.GONE)
+            return PatchAnswered(effect, Answer.GONE)
         if kept.pod.version != effect.version:
-            return Written(effect, Answer.CONFLICT)
+            return PatchAnswered(effect, Answer.CONFLICT)
         if isinstance(effect, Nominate):
             assert kept.pod.gated
             self.judge_nomination(effect, kept)
@@ -176,7 +176,7 @@ class Judge:
             if crash:
                 return None
             self.release(effect.release, kept, state)
-            return Written(effect, Answer.DONE, nominated=True, version=kept.pod.version)
+            return PatchAnswered(effect, Answer.DONE, nominated=True, version=kept.pod.version)
         if isinstance(effect, Release):
             self.release(effect, kept, state)
         elif isinstance(effect, ClearNomination):
@@ -186,7 +186,7 @@ class Judge:
             self.changed(effect.uid, gates=())
         elif isinstance(effect, Tell):
             self.changed(effect.uid, condition=effect.condition)
-        return Written(effect, Answer.DONE, version=kept.pod.version)
+        return PatchAnswered(effect, Answer.DONE, version=kept.pod.version)
 
     def release(self, effect: Release, kept: Kept, state: GateState | None) -> None:
         """The gate goes, and NotIn comes."""

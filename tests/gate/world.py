@@ -19,16 +19,16 @@ from agent.forecast.gate.events import (
     LookUp,
     NodeSeen,
     Nominate,
+    PatchAnswered,
     PodSeen,
     Release,
     SummarySeen,
     Tell,
-    Written,
 )
 from agent.forecast.gate.news import taken
 from agent.forecast.gate.state import GateState
 from agent.forecast.gate.step import step
-from agent.forecast.gate.values import HOSTNAME, GateOptions, NodeFacts, PublishedSummary, UnboundPod
+from agent.forecast.gate.values import HOSTNAME, GateOptions, PublishedSummary, SchedulerNode, UnboundPod
 from agent.forecast.node_summary import Decoder
 from agent.forecast.placing import BindingFacts, Taint
 from tests.world.fleets import asking, summary_of
@@ -49,12 +49,12 @@ def gated(uid: str, cpus: int = 2, **more: Any) -> UnboundPod:  # noqa: ANN401 -
     return UnboundPod(pod, **{"version": "1", **mine})
 
 
-def facts(name: str, *, ready: bool = True, room: Mapping[str, int] = ROOM, **more: Any) -> NodeFacts:  # noqa: ANN401
+def facts(name: str, *, ready: bool = True, room: Mapping[str, int] = ROOM, **more: Any) -> SchedulerNode:  # noqa: ANN401
     """A Node; taints are keys."""
     taints = tuple(Taint(key) for key in more.pop("taints", ()))
     ports = more.pop("ports", ())
     labels = {HOSTNAME: f"host-{name}", **more.pop("labels", {})}
-    return NodeFacts(BindingFacts(name, labels, taints, **more), room, ready, ports)
+    return SchedulerNode(BindingFacts(name, labels, taints, **more), room, ready, ports)
 
 
 class Cluster:
@@ -99,10 +99,10 @@ class Cluster:
                 self.state = taken(self.state, self.done(each, version="1"), self.now)
         return made.effects
 
-    def done(self, effect: Effect, answer: Answer = Answer.DONE, version: str = "2") -> Written:
+    def done(self, effect: Effect, answer: Answer = Answer.DONE, version: str = "2") -> PatchAnswered:
         """The answer to an effect."""
         assert not isinstance(effect, LookUp)
-        return Written(effect, answer, nominated=isinstance(effect, Nominate), version=version)
+        return PatchAnswered(effect, answer, nominated=isinstance(effect, Nominate), version=version)
 
     def where(self, *pods: UnboundPod) -> dict[str, str]:
         """Where pods that come are released to: "" without nomination; those that stay gated are not in it."""

@@ -13,7 +13,7 @@ import pytest
 from agent.app.gatekeeper import leader as leaders
 from agent.forecast.gate.events import Event
 from agent.forecast.gate.state import GateState
-from agent.forecast.gate.step import Step
+from agent.forecast.gate.step import GateStep
 from agent.forecast.gate.values import GATE
 from tests.gatekeeper.replicas import NAME, SPACE, SWITCH, Cluster
 from tests.gatekeeper.standin import CUT, Request
@@ -221,7 +221,7 @@ def test_s23_a_gate_is_bounded_in_time_though_the_decision_fails(
     """The leader lets a pod go by itself, and while every step fails no further pod is gated."""
     monkeypatch.setattr(leaders, "GRACE", 0.5)
 
-    def broken(state: GateState, events: list[Event], now: float) -> Step:
+    def broken(state: GateState, events: list[Event], now: float) -> GateStep:
         raise ZeroDivisionError((state, events, now))
 
     key = cluster.gated("web")

@@ -24,20 +24,20 @@ from agent.forecast.dry_run import DryRun
 from agent.forecast.gate.events import (
     Answer,
     Event,
-    Found,
+    LookedUp,
     LookUp,
     NodeSeen,
     Nominate,
+    PatchAnswered,
     PodGone,
     PodSeen,
     Release,
     SummarySeen,
     Tell,
-    Written,
 )
 from agent.forecast.gate.state import GateState
 from agent.forecast.gate.step import step
-from agent.forecast.gate.values import HOSTNAME, GateOptions, NodeFacts, PublishedSummary, UnboundPod
+from agent.forecast.gate.values import HOSTNAME, GateOptions, PublishedSummary, SchedulerNode, UnboundPod
 from agent.forecast.node_summary import Decoder, encode, summarize
 from agent.forecast.placing import BindingFacts
 from agent.forecast.scheduling import Strategy
@@ -190,7 +190,7 @@ def main(nodes: int, rate: float, fill: float, seconds: float, seed: int, strate
     began = time.process_time()
     first = list[Event]()
     for number, text in enumerate(texts):
-        first += [NodeSeen(NodeFacts(BindingFacts(f"n{number:04}", {HOSTNAME: f"n{number:04}"}), ALLOCATABLE)),
+        first += [NodeSeen(SchedulerNode(BindingFacts(f"n{number:04}", {HOSTNAME: f"n{number:04}"}), ALLOCATABLE)),
                   seen(number, text, EPOCH, decoder)]  # fmt: skip
     state = step(state, first, EPOCH).state
     click.echo(
@@ -255,12 +255,12 @@ def stream(paper: Paper, state: GateState, decoder: Decoder, end: float) -> tupl
                 node = effect.node if isinstance(effect, Nominate) else state.flights[effect.uid].node
                 (figures.held if effect.uid in held else figures.waits).append(now - came[effect.uid])
                 paper.at(now + BOUND, "bind", (int(node[1:]), effect.uid, sizes[effect.uid], came[effect.uid]))
-                answers.append(Written(effect, Answer.DONE, nominated=True, version="2"))
+                answers.append(PatchAnswered(effect, Answer.DONE, nominated=True, version="2"))
             elif isinstance(effect, Tell):
                 held.add(effect.uid)
-                answers.append(Written(effect, Answer.DONE, version="1"))
+                answers.append(PatchAnswered(effect, Answer.DONE, version="1"))
             elif isinstance(effect, LookUp):
-                answers.append(Found(effect.uid, state.flights[effect.uid].node))
+                answers.append(LookedUp(effect.uid, state.flights[effect.uid].node))
         again = made.again
     click.echo(f"refused by their node: {paper.refused}")
     return figures, state

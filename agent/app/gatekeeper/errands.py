@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from agent.forecast.gate.events import Answer, Effect, Event, LookUp, Written
+from agent.forecast.gate.events import Answer, Effect, Event, LookUp, PatchAnswered
 from agent.kube.client import CONNECTIONS
 from agent.kube.gate.writer import GateWriter, NotLeadingError
 
@@ -70,7 +70,7 @@ class Errands:
                 while (answer := self._writer.carry_out(effect)) is None:  # a look-up
                     time.sleep(AGAIN)
             except NotLeadingError:
-                answer = None if isinstance(effect, LookUp) else Written(effect, Answer.FAILED)
+                answer = None if isinstance(effect, LookUp) else PatchAnswered(effect, Answer.FAILED)
             finally:
                 with self._idle:
                     self._open -= 1

@@ -31,12 +31,12 @@ from agent.forecast.gate.events import (
     Effect,
     Event,
     LiftUndecided,
+    PatchAnswered,
     PodGone,
     PodSeen,
-    Written,
 )
 from agent.forecast.gate.state import GateState
-from agent.forecast.gate.step import Step, first_act, step
+from agent.forecast.gate.step import GateStep, first_act, step
 from agent.forecast.gate.values import GATE
 from agent.kube.client import KubeClient
 from agent.kube.gate.list_watch import Arrived, Left, Listed, ListWatch, News
@@ -70,7 +70,7 @@ _log = logging.getLogger(__name__)
 class Core(Protocol):
     """The decision: `agent.forecast.gate.step`."""
 
-    def __call__(self, state: GateState, events: list[Event], now: float) -> Step:
+    def __call__(self, state: GateState, events: list[Event], now: float) -> GateStep:
         """See `step`."""
 
 
@@ -204,7 +204,7 @@ class Leader:
                 asked[effect.uid] = effect.version
                 self._errands.send(effect)
             for answer in self._taken_answers():
-                if not isinstance(answer, Written):
+                if not isinstance(answer, PatchAnswered):
                     continue
                 uid = answer.effect.uid
                 if answer.answer is Answer.FAILED:
@@ -316,7 +316,7 @@ class Leader:
             self._errands.send(effect)
         return made.again
 
-    def _decided(self, events: list[Event]) -> Step:
+    def _decided(self, events: list[Event]) -> GateStep:
         """Make a step; an event that the decision fails at costs itself alone."""
         state, now, effects = self.figures.state, self._wall(), list[Effect]()
         try:
@@ -339,9 +339,9 @@ class Leader:
         except Exception:  # noqa: BLE001 - as above
             _log.exception("nothing can be decided")
             self._faulty = True
-            return Step(state, tuple(effects))
+            return GateStep(state, tuple(effects))
         self._faulty = False
-        return Step(made.state, (*effects, *made.effects), made.again)
+        return GateStep(made.state, (*effects, *made.effects), made.again)
 
     def _lift(self, effect: LiftUndecided) -> None:
         """Lift a gate that the decision does not; once in PATIENCE."""

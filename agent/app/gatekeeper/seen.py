@@ -14,7 +14,7 @@ from typing import Any
 from agent.app.fleet.objects import name_of, node_object, published
 from agent.app.fleet.reading import AHEAD, summary_in
 from agent.forecast.gate.events import NodeGone, NodeSeen, SummarySeen
-from agent.forecast.gate.values import NodeFacts, PublishedSummary
+from agent.forecast.gate.values import PublishedSummary, SchedulerNode
 from agent.forecast.node_summary import Decoder, NodeSummary
 from agent.forecast.placing import facts_of
 from agent.kube.topology_crd import mark_of
@@ -31,7 +31,7 @@ class SeenNode:
     """A Node: its uid, and what the scheduler reads of it."""
 
     uid: str
-    facts: NodeFacts
+    facts: SchedulerNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,9 @@ def node(body: Raw, _known: bool) -> SeenNode | None:  # noqa: FBT001 - a `list_
     found = node_object(body)
     if not name_of(body):
         return None
-    return SeenNode(found.uid, NodeFacts(facts_of(Field(found.body)), found.allocatable, found.ready is not False))
+    return SeenNode(
+        found.uid, SchedulerNode(facts_of(Field(found.body)), found.allocatable, found.ready is not False)
+    )
 
 
 def agent(body: Raw, _known: bool) -> SeenAgent | None:  # noqa: FBT001 - as above

@@ -1,6 +1,6 @@
 """The decision of one node: its summary, with all pods in flight to it laid in, in the order of their release. Pure.
 
-A `Site` is a node as the gatekeeper sees it. What it answers is kept with its `Books`, which live as long as the
+A `NodeSite` is a node as the gatekeeper sees it. What it answers is kept with its `Books`, which live as long as the
 summary and the pods in flight stay the same: so an answer belongs to a digest and a kind of pod, and a node that has
 not changed is asked once.
 """
@@ -19,7 +19,7 @@ from agent.core.admission.waiting import Waiting, held_back_by
 from agent.core.request.annotations import PodSettings
 from agent.core.request.exempt import Exemptions
 from agent.forecast.cluster_site import held_by
-from agent.forecast.gate.values import HostPort, NodeFacts, PublishedSummary, UnboundPod
+from agent.forecast.gate.values import HostPort, PublishedSummary, SchedulerNode, UnboundPod
 from agent.forecast.nameless import numbered, plain
 from agent.forecast.node_summary import Managers, NodeSummary
 from agent.forecast.placing import Placing, Term
@@ -54,7 +54,7 @@ class Reply(IntEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Kind:
+class PodKind:
     """What pods have in common that get the same answer everywhere; compared by identity, one object for each.
 
     Attributes:
@@ -98,8 +98,8 @@ class Books:
     line: tuple[Waiting, ...] = ()
     switches: Switches = SWITCHES
     exempt: Exempt = lambda _pod: ""
-    replies: dict[Kind, Reply] = field(default_factory=dict, repr=False)
-    evicting: dict[Kind, Reply | None] = field(default_factory=dict, repr=False)
+    replies: dict[PodKind, Reply] = field(default_factory=dict, repr=False)
+    evicting: dict[PodKind, Reply | None] = field(default_factory=dict, repr=False)
 
     def decide(self, pod: Pod, settings: PodSettings | None = None, now: float = LATE) -> tuple[Ledger, TrackedPod]:
         """Decide on a pod as the agent of the node would; return the grants after it and what is known of it."""
@@ -109,7 +109,7 @@ class Books:
             self.node, self.ledger, known, given=None, unwritable="", switches=self.switches, now=now, line=self.line
         )
 
-    def reply(self, kind: Kind) -> Reply:
+    def reply(self, kind: PodKind) -> Reply:
         """Answer to a kind of pod."""
         found = self.replies.get(kind)
         if found is None:
@@ -118,7 +118,7 @@ class Books:
             found = self.replies[kind] = self._asked(kind)
         return found
 
-    def _asked(self, kind: Kind) -> Reply:
+    def _asked(self, kind: PodKind) -> Reply:
         try:
             ledger, known = self.decide(kind.pod, kind.settings_on(self.node))
         except Exception:  # noqa: BLE001 - whatever a summary holds costs its node only
@@ -130,7 +130,7 @@ class Books:
             return Reply.REFUSES
         return Reply.ALIGNED if record.is_aligned else Reply.TAKES
 
-    def refusal(self, kind: Kind) -> Refusal | None:
+    def refusal(self, kind: PodKind) -> Refusal | None:
         """Return why the node refuses a kind of pod; None where it does not."""
         return self.decide(kind.pod, kind.settings_on(self.node))[1].refusal
 
@@ -150,7 +150,7 @@ class Books:
             ledger = self.node.release(ledger, uid)
         return Books(self.node, ledger, self.line, self.switches, self.exempt)
 
-    def delays(self, kind: Kind, head: Pod, since: float, now: float) -> bool:
+    def delays(self, kind: PodKind, head: Pod, since: float, now: float) -> bool:
         """Tell whether a pod that fits would delay an earlier one that waits for this node (safety rule S11).
 
         Args:
@@ -176,7 +176,7 @@ Signature = tuple[object, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Site:
+class NodeSite:
     """A node.
 
     Attributes:
@@ -192,7 +192,7 @@ class Site:
 
     name: str
     managers: Managers = field(repr=False)
-    node: NodeFacts | None = None
+    node: SchedulerNode | None = None
     published: PublishedSummary | None = None
     stale: bool = False
     flights: tuple[UnboundPod, ...] = ()
@@ -230,30 +230,30 @@ class Site:
         cpu = room.get(CPU, 0) - self.held.cpu - sum(each.cpu for each in flying)
         return cpu, room.get(MEMORY, 0) - self.held.memory - sum(each.memory for each in flying)
 
-    def changed(self, node: NodeFacts | None) -> Site:
+    def changed(self, node: SchedulerNode | None) -> NodeSite:
         """Return the site with another Node object; what it decides stays known."""
         return self._with_books(replace(self, node=node), None)
 
-    def nominated(self, foreign: tuple[UnboundPod, ...]) -> Site:
+    def nominated(self, foreign: tuple[UnboundPod, ...]) -> NodeSite:
         """Return the site with other foreign nominations; what it decides stays known."""
         return self._with_books(replace(self, foreign=foreign), None)
 
-    def heard(self, published: PublishedSummary, *, stale: bool) -> Site:
+    def heard(self, published: PublishedSummary, *, stale: bool) -> NodeSite:
         """Return the site with a sign of life and the same summary; itself where nothing changes but the moment."""
         if stale != self.stale or self.published is None:
             return replace(self, published=published, stale=stale)
         return self._with_books(replace(self, published=replace(self.published, alive=published.alive)), None)
 
-    def flying(self, pod: UnboundPod) -> Site:
+    def flying(self, pod: UnboundPod) -> NodeSite:
         """Return the site with one more pod in flight, laid in after those before it."""
         unclaimed = self.unclaimed if self.flights else Counter[Signature]()
         return self._with_books(replace(self, flights=(*self.flights, pod), unclaimed=unclaimed), pod.pod)
 
-    def landed(self, uids: Collection[str]) -> Site:
+    def landed(self, uids: Collection[str]) -> NodeSite:
         """Return the site without pods that are in flight no more."""
         return replace(self, flights=tuple(each for each in self.flights if each.pod.uid not in uids))
 
-    def _with_books(self, after: Site, pod: Pod | None) -> Site:
+    def _with_books(self, after: NodeSite, pod: Pod | None) -> NodeSite:
         books = self.__dict__.get("books")
         if books is not None and after.summary is not None and (pod is None or not names_decide(after.summary)):
             after.__dict__["books"] = books if pod is None else books.laid(pod)
@@ -298,7 +298,7 @@ class Site:
             found = found.laid(each.pod)
         return found
 
-    def reply(self, kind: Kind) -> Reply:
+    def reply(self, kind: PodKind) -> Reply:
         """Answer to a kind of pod."""
         summary = self.summary
         if summary is None:
@@ -312,7 +312,7 @@ class Site:
         books = self.books
         return min((each.pod.priority for each in books.ledger.pods.values()), default=2**31) if books else 2**31
 
-    def after_eviction(self, kind: Kind) -> Reply | None:
+    def after_eviction(self, kind: PodKind) -> Reply | None:
         """Answer what the node would decide after kube-scheduler has evicted lower pods for this one.
 
         Returns:
@@ -383,7 +383,7 @@ def signatures(summary: NodeSummary) -> Counter[Signature]:
     return found
 
 
-def victims_of(records: Iterable[PodRecord], free: Mapping[str, int], kind: Kind) -> tuple[str, ...] | None:
+def victims_of(records: Iterable[PodRecord], free: Mapping[str, int], kind: PodKind) -> tuple[str, ...] | None:
     """Return the pods that kube-scheduler would evict for one: the lower ones, less those that may stay.
 
     All lower pods go; then each is put back that still fits beside the newcomer, the most important first

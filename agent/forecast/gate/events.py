@@ -1,6 +1,7 @@
 """What happens around the gatekeeper, and what it wants done. Values alone.
 
-Effects of one step are carried out in order; what the API answers comes back as an event (`Written`, `Found`).
+Effects of one step are carried out in order; what the API answers comes back as an event (`PatchAnswered`,
+`LookedUp`).
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent.forecast.gate.values import FitCondition, NodeFacts, PublishedSummary, UnboundPod
+from agent.forecast.gate.values import FitCondition, PublishedSummary, SchedulerNode, UnboundPod
 
 # ---- events
 
@@ -28,7 +29,7 @@ class PodGone:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LookedUp:
     """Answer of a `LookUp`.
 
     Attributes:
@@ -46,9 +47,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class NodeSeen:
-    """A Node is new, or has changed in what `NodeFacts` has."""
+    """A Node is new, or has changed in what `SchedulerNode` has."""
 
-    node: NodeFacts
+    node: SchedulerNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Answer(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class PatchAnswered:
     """A patch was answered.
 
     Attributes:
@@ -97,7 +98,7 @@ class Written:
     version: str = ""
 
 
-Event = PodSeen | PodGone | Found | NodeSeen | NodeGone | SummarySeen | Written
+Event = PodSeen | PodGone | LookedUp | NodeSeen | NodeGone | SummarySeen | PatchAnswered
 
 # ---- effects
 
@@ -186,7 +187,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class LookUp:
-    """GET a pod that left the watch and that no summary shows; answered by `Found`."""
+    """GET a pod that left the watch and that no summary shows; answered by `LookedUp`."""
 
     uid: str
     key: str

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from agent.forecast.gate.books import Kind, Site
+from agent.forecast.gate.books import NodeSite, PodKind
 from agent.forecast.gate.rules import last_gate
 from agent.forecast.gate.state import Waiter
 
@@ -39,7 +39,7 @@ def heads(stuck: Iterable[Waiter]) -> list[Waiter]:
     return [*found.values()]
 
 
-def delays(pod: Waiter, kind: Kind, site: Site, kept: Mapping[str, Waiter], now: float) -> bool:
+def delays(pod: Waiter, kind: PodKind, site: NodeSite, kept: Mapping[str, Waiter], now: float) -> bool:
     """Tell whether a pod would delay an earlier one for which a node is kept.
 
     Args:

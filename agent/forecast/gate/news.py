@@ -12,22 +12,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from agent.forecast.gate.books import Signature, Site, claimed
+from agent.forecast.gate.books import NodeSite, Signature, claimed
 from agent.forecast.gate.events import (
     Answer,
     ClearNomination,
     Event,
-    Found,
     LiftUndecided,
+    LookedUp,
     NodeGone,
     NodeSeen,
     Nominate,
+    PatchAnswered,
     PodGone,
     PodSeen,
     Release,
     SummarySeen,
     Tell,
-    Written,
 )
 from agent.forecast.gate.rules import last_gate
 from agent.forecast.gate.state import Count, Flight, GateState, Landing, Waiter
@@ -69,8 +69,9 @@ def _pod_seen(state: GateState, event: PodSeen, now: float) -> GateState:
     kind = state.views.kind_of(pod)
     if waiter is None:
         waiter = Waiter(pod, kind, since, moment, clock)
-    elif pod.version != waiter.pod.version:
-        waiter = replace(waiter, pod=pod, kind=kind, since=since, until=moment, clock=clock, busy=0.0)
+    elif pod != waiter.pod:
+        busy = waiter.busy if pod.version == waiter.pod.version else 0.0
+        waiter = replace(waiter, pod=pod, kind=kind, since=since, until=moment, clock=clock, busy=busy)
     return replace(state, waiting={**state.waiting, uid: waiter})
 
 
@@ -115,7 +116,7 @@ def _forgotten(state: GateState, uid: str) -> GateState:
     return refreshed(state, known.nominated) if known else state
 
 
-def _found(state: GateState, event: Found, now: float) -> GateState:
+def _found(state: GateState, event: LookedUp, now: float) -> GateState:
     flight = state.flights.get(event.uid)
     if flight is None:
         return state
@@ -155,7 +156,7 @@ def _node_seen(state: GateState, event: NodeSeen, _now: float) -> GateState:
     name = event.node.name
     site = state.sites.get(name)
     if site is None:
-        state = _with(state, Site(name, state.managers, event.node))
+        state = _with(state, NodeSite(name, state.managers, event.node))
         return refreshed(state, name)
     return state if site.node == event.node else _with(state, site.changed(event.node))
 
@@ -165,7 +166,7 @@ def _node_gone(state: GateState, event: NodeGone, _now: float) -> GateState:
 
 
 def _summary_seen(state: GateState, event: SummarySeen, now: float) -> GateState:
-    site = state.sites.get(event.node) or Site(event.node, state.managers)
+    site = state.sites.get(event.node) or NodeSite(event.node, state.managers)
     before, new = site.published, event.published
     if before is not None and new is not None and before.digest == new.digest:
         gone = [uid for uid, each in state.flights.items() if each.node == event.node and 0 < each.found < new.alive]
@@ -194,7 +195,7 @@ def _is_stale(published: PublishedSummary | None, now: float, state: GateState) 
     return published is not None and now - published.alive > state.options.summary_age
 
 
-def _written(state: GateState, event: Written, now: float) -> GateState:
+def _written(state: GateState, event: PatchAnswered, now: float) -> GateState:
     effect, uid = event.effect, event.effect.uid
     if event.answer is Answer.CONFLICT:
         state = state.counted(Count.CONFLICTS)
@@ -218,7 +219,7 @@ def _written(state: GateState, event: Written, now: float) -> GateState:
     return replace(state, waiting={**state.waiting, uid: waiter})
 
 
-def _released(state: GateState, event: Written, now: float) -> GateState:
+def _released(state: GateState, event: PatchAnswered, now: float) -> GateState:
     """A release was answered: one that failed puts the pod back into the line."""
     effect, flight = event.effect, state.flights.get(event.effect.uid)
     if flight is None or event.answer is Answer.DONE:
@@ -239,7 +240,7 @@ def _released(state: GateState, event: Written, now: float) -> GateState:
     return replace(state, waiting={**state.waiting, uid: waiter})
 
 
-def _cleared(state: GateState, event: Written, now: float) -> GateState:
+def _cleared(state: GateState, event: PatchAnswered, now: float) -> GateState:
     """A nomination was cleared, or could not be: then it is tried again, or the watch brings what changed."""
     uid, done = event.effect.uid, event.answer is Answer.DONE
     busy = 0.0 if done else now + RETRY
@@ -293,7 +294,7 @@ def aged(state: GateState, now: float) -> GateState:
     return replace(state, sites=found, swept=now)
 
 
-def _with(state: GateState, site: Site) -> GateState:
+def _with(state: GateState, site: NodeSite) -> GateState:
     return replace(state, sites={**state.sites, site.name: site})
 
 
@@ -303,6 +304,6 @@ def _less(found: Mapping[str, T], *names: str) -> Mapping[str, T]:
 
 
 _TAKERS: Mapping[type, Callable[[GateState, Any, float], GateState]] = {
-    PodSeen: _pod_seen, PodGone: _pod_gone, Found: _found, NodeSeen: _node_seen, NodeGone: _node_gone,
-    SummarySeen: _summary_seen, Written: _written,
+    PodSeen: _pod_seen, PodGone: _pod_gone, LookedUp: _found, NodeSeen: _node_seen, NodeGone: _node_gone,
+    SummarySeen: _summary_seen, PatchAnswered: _written,
 }  # fmt: skip

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from agent.forecast.gate import rules
-from agent.forecast.gate.books import Reply, Site
+from agent.forecast.gate.books import NodeSite, Reply
 from agent.forecast.gate.state import Count
 from agent.forecast.gate.values import HOSTNAME, Autoscaler, GateOptions, UnboundPod
-from agent.forecast.gate.views import Budget, View
+from agent.forecast.gate.views import AskBudget, View
 
 FEW = 1
 """Nodes that would take a pod: with no more, evictions are looked at."""
@@ -46,7 +46,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class NodeChooser:
     """What a choice depends on beside the pod.
 
     Attributes:
@@ -57,11 +57,11 @@ class Desk:
     """
 
     options: GateOptions
-    sites: Mapping[str, Site]
+    sites: Mapping[str, NodeSite]
     now: float
-    budget: Budget
+    budget: AskBudget
 
-    def choose(self, pod: UnboundPod, view: View, delays: Callable[[Site], bool]) -> Choice | None:
+    def choose(self, pod: UnboundPod, view: View, delays: Callable[[NodeSite], bool]) -> Choice | None:
         """Choose for a pod that some node takes.
 
         Args:
@@ -84,7 +84,7 @@ class Desk:
                 return self._to(site, Count.PREFERRED if prefers else Count.NOT_IN, pod, view, unsafe)
         return None
 
-    def _to(self, site: Site, purpose: Count, pod: UnboundPod, view: View, why: str = "") -> Choice:
+    def _to(self, site: NodeSite, purpose: Count, pod: UnboundPod, view: View, why: str = "") -> Choice:
         refusing = [place.name for place in view.refusers]
         if len(view.takers) <= FEW and not pod.never_preempts:
             refusing += [place.name for place, reply in view.evictions(self.budget) if reply is Reply.REFUSES]
@@ -121,12 +121,12 @@ class Desk:
         return Choice(Count.FOR_AUTOSCALER, "", names) if scales and waited else None
 
 
-def hostname(site: Site) -> str:
+def hostname(site: NodeSite) -> str:
     """Return the value of the label that NotIn names a node by."""
     return site.node.facts.labels.get(HOSTNAME, site.name) if site.node else site.name
 
 
-def chosen_later(pod: UnboundPod, site: Site) -> bool:
+def chosen_later(pod: UnboundPod, site: NodeSite) -> bool:
     """Tell whether a plugin or a claim chooses devices of a pod after the decision."""
     reported = site.summary.inventory.reported if site.summary else frozenset()
     asked = {name for each in pod.pod.containers for name in each.requests}

@@ -7,7 +7,7 @@ is released with NotIn alone, or with a preferred affinity.
 
 from __future__ import annotations
 
-from agent.forecast.gate.books import Kind, Site
+from agent.forecast.gate.books import NodeSite, PodKind
 from agent.forecast.gate.values import GATE, UnboundPod
 
 UNSEEN = ("affinity to pods", "topology spreading")
@@ -20,7 +20,7 @@ def last_gate(pod: UnboundPod) -> str:
     return f"gate {left[0]} stands" if left else ""
 
 
-def volumes(pod: UnboundPod, site: Site | None) -> str:
+def volumes(pod: UnboundPod, site: NodeSite | None) -> str:
     """R2: volumes and claims can be had on the node. PreFilter would turn the pod away and leave the nomination."""
     if "resource claims" in pod.placing.unseen:
         return "its resource claims may turn it away"
@@ -45,7 +45,7 @@ def preempts(pod: UnboundPod) -> str:
     return "preemptionPolicy is Never" if pod.never_preempts else ""
 
 
-def passes(pod: UnboundPod, site: Site | None) -> str:
+def passes(pod: UnboundPod, site: NodeSite | None) -> str:
     """R4: the node passes the scheduler's filters: taints, cordon, selector, affinity, host ports, spread."""
     for each in UNSEEN:
         if each in pod.placing.unseen:
@@ -57,18 +57,18 @@ def passes(pod: UnboundPod, site: Site | None) -> str:
     return pod.placing.barred(site.node.facts) or ("" if site.takes_ports(pod.ports) else "a host port is taken")
 
 
-def has_room(pod: UnboundPod, kind: Kind, site: Site) -> str:
+def has_room(pod: UnboundPod, kind: PodKind, site: NodeSite) -> str:
     """R5: sums hold beside what is bound, in flight, or nominated at this priority or higher: no twin of N1."""
     lacks = site.lacks(kind.needs, pod.pod.priority)
     return f"too little {lacks} beside pods that are nominated" if lacks else ""
 
 
-def is_decided(kind: Kind, site: Site) -> str:
+def is_decided(kind: PodKind, site: NodeSite) -> str:
     """R6: the node's own decision lets it in with all pods in flight laid in order."""
     return "" if site.reply(kind).takes else "the node's decision refuses it"
 
 
-def is_fresh(site: Site, now: float, limit: float) -> str:
+def is_fresh(site: NodeSite, now: float, limit: float) -> str:
     """R7: the node is Ready, and its agent gave a sign of life within the limit."""
     if site.node is None or not site.node.ready:
         return "the node is not Ready"
@@ -82,7 +82,7 @@ def unsafe(pod: UnboundPod) -> str:
     return _first(last_gate(pod), volumes(pod, None), preempts(pod), passes(pod, None))
 
 
-def broken(pod: UnboundPod, kind: Kind, site: Site, now: float, limit: float) -> str:
+def broken(pod: UnboundPod, kind: PodKind, site: NodeSite, now: float, limit: float) -> str:
     """Return what breaks the first broken rule, with its number; "" where the pod may be nominated to the node."""
     return _first(
         last_gate(pod), volumes(pod, site), preempts(pod), passes(pod, site), has_room(pod, kind, site),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from agent.forecast.gate.books import Kind, Site
+from agent.forecast.gate.books import NodeSite, PodKind
 from agent.forecast.gate.values import GateOptions, UnboundPod
 from agent.forecast.gate.views import Views
 from agent.forecast.node_summary import Managers
@@ -57,7 +57,7 @@ class Waiter:
     """
 
     pod: UnboundPod
-    kind: Kind
+    kind: PodKind
     since: float
     until: float
     clock: str
@@ -86,7 +86,7 @@ class Flight:
     """
 
     pod: UnboundPod
-    kind: Kind
+    kind: PodKind
     purpose: Count
     node: str
     promised: str
@@ -127,7 +127,7 @@ class GateState:
     """
 
     options: GateOptions = field(default_factory=GateOptions)
-    sites: Mapping[str, Site] = field(default_factory=dict, hash=False)
+    sites: Mapping[str, NodeSite] = field(default_factory=dict, hash=False)
     waiting: Mapping[str, Waiter] = field(default_factory=dict, hash=False)
     flights: Mapping[str, Flight] = field(default_factory=dict, hash=False)
     foreign: Mapping[str, UnboundPod] = field(default_factory=dict, hash=False)

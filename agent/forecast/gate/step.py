@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from agent.forecast.gate import line, telling
-from agent.forecast.gate.books import Kind, Site
+from agent.forecast.gate.books import NodeSite, PodKind
 from agent.forecast.gate.events import (
     ClearNomination,
     Effect,
@@ -25,11 +25,11 @@ from agent.forecast.gate.events import (
     Tell,
 )
 from agent.forecast.gate.news import PATCHING, aged, moved, taken
-from agent.forecast.gate.release import Choice, Desk, hostname
+from agent.forecast.gate.release import Choice, NodeChooser, hostname
 from agent.forecast.gate.rules import last_gate
 from agent.forecast.gate.state import Count, Flight, GateState, Waiter
 from agent.forecast.gate.values import UnboundPod
-from agent.forecast.gate.views import Budget, Standing, View
+from agent.forecast.gate.views import AskBudget, NodeStanding, View
 from agent.forecast.gate.wait import not_ours
 
 TELLINGS = 4
@@ -39,7 +39,7 @@ EVICTING = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class GateStep:
     """What a step made of the state.
 
     Attributes:
@@ -59,7 +59,7 @@ def first_act(pods: Iterable[UnboundPod]) -> tuple[ClearNomination, ...]:
                  if each.gated and each.nominated)  # fmt: skip
 
 
-def step(state: GateState, events: Sequence[Event], now: float) -> Step:
+def step(state: GateState, events: Sequence[Event], now: float) -> GateStep:
     """Take in events, and decide what can be decided now.
 
     Args:
@@ -72,7 +72,7 @@ def step(state: GateState, events: Sequence[Event], now: float) -> Step:
     work = _Work(aged(state, now), now)
     work.let_time_pass()
     work.decide()
-    return Step(work.state, tuple(work.effects), work.again)
+    return GateStep(work.state, tuple(work.effects), work.again)
 
 
 @dataclass(slots=True)
@@ -83,13 +83,13 @@ class _Work:
     now: float
     effects: list[Effect] = field(default_factory=list)
     again: bool = False
-    budget: Budget = field(init=False)
-    beside: Budget = field(init=False)
-    fruitless: set[tuple[Kind, str]] = field(default_factory=set)
+    budget: AskBudget = field(init=False)
+    beside: AskBudget = field(init=False)
+    fruitless: set[tuple[PodKind, str]] = field(default_factory=set)
     kept: dict[str, Waiter] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.budget, self.beside = Budget(self.state.options.asks), Budget(self.state.options.beside)
+        self.budget, self.beside = AskBudget(self.state.options.asks), AskBudget(self.state.options.beside)
 
     # ---- time
 
@@ -166,18 +166,18 @@ class _Work:
         return True
 
     def _choice(self, waiter: Waiter) -> Choice | None:
-        desk = Desk(self.state.options, self.state.sites, self.now, self.budget)
+        chooser = NodeChooser(self.state.options, self.state.sites, self.now, self.budget)
         view = self._view(waiter.kind)
         view.search(self.budget)
         view.fill(self.beside)
 
-        def delays(site: Site) -> bool:
+        def delays(site: NodeSite) -> bool:
             return line.delays(waiter, waiter.kind, site, self.kept, self.now)
 
         if view.all_blind:
             return Choice(Count.LEFT_TO_SCHEDULER)
         if view.takers:
-            return desk.choose(waiter.pod, view, delays)
+            return chooser.choose(waiter.pod, view, delays)
         if view.unasked:
             self.again = True
             return None
@@ -185,7 +185,7 @@ class _Work:
             each.purpose is Count.FOR_PREEMPTION and self.now - each.since < EVICTING
             for each in self.state.flights.values()
         )
-        return desk.without_room(waiter.pod, view, waiter.since, evicting=evicting)
+        return chooser.without_room(waiter.pod, view, waiter.since, evicting=evicting)
 
     def _together(self, members: list[Waiter], size: int) -> bool:
         """Release a gang, all or none; return whether it was, or is none any more."""
@@ -228,7 +228,7 @@ class _Work:
         if waiter.promised:
             self.kept.pop(waiter.promised, None)
 
-    def _view(self, kind: Kind) -> View:
+    def _view(self, kind: PodKind) -> View:
         return self.state.views.of(kind, self.state.sites, self.state.options.strategy)
 
     def _busy(self, uid: str) -> None:
@@ -240,7 +240,7 @@ class _Work:
     def _tell(self, stuck: list[Waiter]) -> None:
         """Give pods that wait their sentence, and heads the node that is kept for them."""
         heads = {each.pod.pod.uid for each in line.heads(stuck)}
-        made = dict[Kind, telling.Told]()
+        made = dict[PodKind, telling.Told]()
         changed = dict[str, Waiter]()
         for waiter in stuck:
             uid = waiter.pod.pod.uid
@@ -251,7 +251,7 @@ class _Work:
                     changed[uid] = replace(waiter, promised="")
                 continue
             view = self._view(waiter.kind)
-            keeps = head and view.standing(waiter.promised) in (Standing.REFUSES, Standing.SHORT)
+            keeps = head and view.standing(waiter.promised) in (NodeStanding.REFUSES, NodeStanding.SHORT)
             if view.unasked or (keeps and not due) or (waiter.kind not in made and len(made) >= TELLINGS):
                 continue
             found = made.get(waiter.kind) or telling.told(view, self.state.sites)

@@ -9,7 +9,7 @@ from agent.core.admission.allocatable import CPU
 from agent.core.explain.case import Case
 from agent.core.explain.cause import with_cause
 from agent.core.explain.words import amount
-from agent.forecast.gate.books import Books, Kind, Site
+from agent.forecast.gate.books import Books, NodeSite, PodKind
 from agent.forecast.gate.values import FitCondition
 from agent.forecast.gate.views import View
 from agent.model.outcome import RefusalCause, UnmetRequest
@@ -39,7 +39,7 @@ class Told:
     text: str
 
 
-def told(view: View, sites: Mapping[str, Site]) -> Told:
+def told(view: View, sites: Mapping[str, NodeSite]) -> Told:
     """Tell where a kind of pod comes closest, what it lacks there, and what would let it in."""
     if view.takers:
         text = (
@@ -71,7 +71,7 @@ def chosen(node: str) -> FitCondition:
     return FitCondition(fits=True, reason=CHOSEN, message=f"{node}: its decision takes the pod")
 
 
-def _cause(books: Books | None, kind: Kind) -> RefusalCause:
+def _cause(books: Books | None, kind: PodKind) -> RefusalCause:
     if books is None:
         return RefusalCause()
     refusal = books.refusal(kind)
@@ -88,7 +88,7 @@ def _shortfall(cause: RefusalCause) -> tuple[bool, int]:
     return cause.never, max(missing, default=2**62)
 
 
-def _departure(books: Books, kind: Kind) -> str:
+def _departure(books: Books, kind: PodKind) -> str:
     """Find the smallest pod whose end would let it in."""
     held = sorted(books.ledger.pods.values(), key=lambda each: (_cpus(each.pod), each.pod.created))
     for each in held[:DEPARTURES]:
@@ -101,11 +101,11 @@ def _cpus(pod: Pod) -> int:
     return sum(each.requests.get(CPU, 0) for each in pod.containers)
 
 
-def _short(view: View, sites: Mapping[str, Site]) -> Told:
+def _short(view: View, sites: Mapping[str, NodeSite]) -> Told:
     """Tell of a pod that no node has room for by sums."""
     needs = view.kind.needs
 
-    def missing(site: Site) -> float:
+    def missing(site: NodeSite) -> float:
         return max((amount - site.free.get(name, 0)) / amount for name, amount in needs.amounts)
 
     place = min(view.short, key=lambda each: (missing(sites[each.name]), each.name))

@@ -186,7 +186,7 @@ class UnboundPod:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts:
+class SchedulerNode:
     """A Node object as the scheduler reads it.
 
     Attributes:

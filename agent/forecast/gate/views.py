@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from agent.forecast.gate.books import Kind, Reply, Site, alike
+from agent.forecast.gate.books import NodeSite, PodKind, Reply, alike
 from agent.forecast.gate.values import UnboundPod
 from agent.forecast.scheduling import Strategy, needs_of
 from agent.forecast.simulated_nodes import ask_of
@@ -24,7 +24,7 @@ ENOUGH = 50
 """Nodes that are asked for a better place of a pod that one has taken."""
 
 
-class Standing(IntEnum):
+class NodeStanding(IntEnum):
     """Where a node stands for a kind of pod."""
 
     TAKES = 0  # sums, filters and the decision let it in
@@ -35,7 +35,7 @@ class Standing(IntEnum):
     BLIND = 5  # the decision cannot be known
 
 
-class Place(NamedTuple):
+class RankedNode(NamedTuple):
     """A node in the order of a view: misaligned last, then by score, then by name."""
 
     misaligned: bool
@@ -44,7 +44,7 @@ class Place(NamedTuple):
 
 
 @dataclass(slots=True)
-class Budget:
+class AskBudget:
     """How many decisions may still be made."""
 
     left: int
@@ -63,13 +63,15 @@ class View:
         strategy: how kube-scheduler scores.
     """
 
-    def __init__(self, kind: Kind, strategy: Strategy) -> None:
+    def __init__(self, kind: PodKind, strategy: Strategy) -> None:
         self.kind, self._strategy = kind, strategy
-        self._seen: dict[str, Site] = {}
-        self._stands: dict[str, tuple[Standing, Place]] = {}
-        self._lists: dict[Standing, list[Place]] = {each: [] for each in Standing if each < Standing.OUT}
+        self._seen: dict[str, NodeSite] = {}
+        self._stands: dict[str, tuple[NodeStanding, RankedNode]] = {}
+        self._lists: dict[NodeStanding, list[RankedNode]] = {
+            each: [] for each in NodeStanding if each < NodeStanding.OUT
+        }
 
-    def look(self, sites: Mapping[str, Site], changed: set[str]) -> None:
+    def look(self, sites: Mapping[str, NodeSite], changed: set[str]) -> None:
         """Judge nodes that may have changed, by filters and sums.
 
         Args:
@@ -84,9 +86,9 @@ class View:
             elif self._seen.get(name) is not site:
                 self._judge(site)
 
-    def search(self, budget: Budget) -> None:
+    def search(self, budget: AskBudget) -> None:
         """Ask nodes, the likeliest first, until one takes the pod and none before it is unasked."""
-        unasked = self._lists[Standing.UNASKED]
+        unasked = self._lists[NodeStanding.UNASKED]
         spent = 0
         while unasked and not (self.takers and self.takers[0] < unasked[0]) and budget.spend():
             self._ask(self._seen[unasked[0].name])
@@ -94,39 +96,39 @@ class View:
             if self.takers and spent >= ENOUGH:
                 return
 
-    def fill(self, budget: Budget) -> None:
+    def fill(self, budget: AskBudget) -> None:
         """Ask nodes for the names of a NotIn, and for pods that may come."""
-        unasked = self._lists[Standing.UNASKED]
+        unasked = self._lists[NodeStanding.UNASKED]
         while unasked and budget.spend():
             self._ask(self._seen[unasked[0].name])
 
     @property
-    def takers(self) -> list[Place]:
+    def takers(self) -> list[RankedNode]:
         """Return the nodes that would take it, the likeliest first."""
-        return self._lists[Standing.TAKES]
+        return self._lists[NodeStanding.TAKES]
 
     @property
-    def refusers(self) -> list[Place]:
+    def refusers(self) -> list[RankedNode]:
         """Return the nodes that sums and filters take and the decision refuses, the likeliest first."""
-        return self._lists[Standing.REFUSES]
+        return self._lists[NodeStanding.REFUSES]
 
     @property
     def unasked(self) -> int:
         """Count the nodes whose decision is not known yet."""
-        return len(self._lists[Standing.UNASKED])
+        return len(self._lists[NodeStanding.UNASKED])
 
     @property
-    def short(self) -> list[Place]:
+    def short(self) -> list[RankedNode]:
         """Return the nodes that filters let it go to and that lack something by sums."""
-        return self._lists[Standing.SHORT]
+        return self._lists[NodeStanding.SHORT]
 
     @property
     def all_blind(self) -> bool:
         """Tell whether filters let it go to some node, and none of these can be asked."""
         known = any(self._lists.values())
-        return not known and any(standing is Standing.BLIND for standing, _ in self._stands.values())
+        return not known and any(standing is NodeStanding.BLIND for standing, _ in self._stands.values())
 
-    def evictions(self, budget: Budget) -> Iterator[tuple[Place, Reply | None]]:
+    def evictions(self, budget: AskBudget) -> Iterator[tuple[RankedNode, Reply | None]]:
         """Yield what each node that is short would answer after evictions; stop where the budget is spent."""
         for place in [*self.short]:
             site = self._seen[place.name]
@@ -136,45 +138,49 @@ class View:
                 return
             yield place, site.after_eviction(self.kind)
 
-    def standing(self, name: str) -> Standing:
+    def standing(self, name: str) -> NodeStanding:
         """Return where a node stands."""
-        return self._stands[name][0] if name in self._stands else Standing.BLIND
+        return self._stands[name][0] if name in self._stands else NodeStanding.BLIND
 
-    def _judge(self, site: Site) -> None:
+    def _judge(self, site: NodeSite) -> None:
         self._drop(site.name)
         self._seen[site.name] = site
         self._put(site, self._by_sums(site))
         books = site.__dict__.get("books")
-        if books is not None and self.kind in books.replies and self.standing(site.name) is Standing.UNASKED:
+        if books is not None and self.kind in books.replies and self.standing(site.name) is NodeStanding.UNASKED:
             self._ask(site)
 
-    def _by_sums(self, site: Site) -> Standing:
+    def _by_sums(self, site: NodeSite) -> NodeStanding:
         if site.node is None:
-            return Standing.OUT
+            return NodeStanding.OUT
         kind, facts = self.kind, site.node.facts
         volumes = all(any(term.met(facts) for term in terms) for terms in kind.volumes)
         if not site.node.ready or kind.placing.barred(facts) or not volumes or not site.takes_ports(kind.ports):
-            return Standing.OUT
+            return NodeStanding.OUT
         if site.summary is None:
-            return Standing.BLIND
-        return Standing.SHORT if site.lacks(kind.needs) else Standing.UNASKED
+            return NodeStanding.BLIND
+        return NodeStanding.SHORT if site.lacks(kind.needs) else NodeStanding.UNASKED
 
-    def _ask(self, site: Site) -> None:
+    def _ask(self, site: NodeSite) -> None:
         self._drop(site.name)
         reply = site.reply(self.kind)
-        stands = {Reply.REFUSES: Standing.REFUSES, Reply.LEFT_ALONE: Standing.BLIND, Reply.BROKEN: Standing.BLIND}
-        self._put(site, stands.get(reply, Standing.TAKES), misaligned=reply is Reply.TAKES)
+        stands = {
+            Reply.REFUSES: NodeStanding.REFUSES,
+            Reply.LEFT_ALONE: NodeStanding.BLIND,
+            Reply.BROKEN: NodeStanding.BLIND,
+        }
+        self._put(site, stands.get(reply, NodeStanding.TAKES), misaligned=reply is Reply.TAKES)
 
-    def _put(self, site: Site, standing: Standing, *, misaligned: bool = False) -> None:
-        behind = -site.score(self._strategy, self.kind.needs) if standing < Standing.OUT else 0
-        place = Place(misaligned, behind, site.name)
+    def _put(self, site: NodeSite, standing: NodeStanding, *, misaligned: bool = False) -> None:
+        behind = -site.score(self._strategy, self.kind.needs) if standing < NodeStanding.OUT else 0
+        place = RankedNode(misaligned, behind, site.name)
         self._stands[site.name] = standing, place
-        if standing < Standing.OUT:
+        if standing < NodeStanding.OUT:
             insort(self._lists[standing], place)
 
     def _drop(self, name: str) -> None:
-        standing, place = self._stands.pop(name, (Standing.OUT, None))
-        if place is not None and standing < Standing.OUT:
+        standing, place = self._stands.pop(name, (NodeStanding.OUT, None))
+        if place is not None and standing < NodeStanding.OUT:
             found = self._lists[standing]
             del found[bisect_left(found, place)]
 
@@ -190,12 +196,12 @@ class Views:
         changed: names of nodes that a view has not looked at since they changed.
     """
 
-    kinds: dict[Hashable, Kind] = field(default_factory=dict)
-    views: dict[Kind, View] = field(default_factory=dict)
-    sites: Mapping[str, Site] = field(default_factory=dict)
-    changed: dict[Kind, set[str]] = field(default_factory=dict)
+    kinds: dict[Hashable, PodKind] = field(default_factory=dict)
+    views: dict[PodKind, View] = field(default_factory=dict)
+    sites: Mapping[str, NodeSite] = field(default_factory=dict)
+    changed: dict[PodKind, set[str]] = field(default_factory=dict)
 
-    def kind_of(self, pod: UnboundPod) -> Kind:
+    def kind_of(self, pod: UnboundPod) -> PodKind:
         """Return the kind of a pod: one object for all pods that get the same answers."""
         asked = alike(pod.pod)
         volumes = tuple(each.terms for each in pod.claims if each.terms is not None)
@@ -204,10 +210,10 @@ class Views:
         if found is None:
             if len(self.kinds) >= 50 * MOST_KINDS:
                 self.kinds.clear()
-            found = self.kinds[key] = Kind(asked, needs_of(pod.pod), pod.placing, pod.ports, volumes)
+            found = self.kinds[key] = PodKind(asked, needs_of(pod.pod), pod.placing, pod.ports, volumes)
         return found
 
-    def of(self, kind: Kind, sites: Mapping[str, Site], strategy: Strategy) -> View:
+    def of(self, kind: PodKind, sites: Mapping[str, NodeSite], strategy: Strategy) -> View:
         """Return the view of a kind, as the nodes are now."""
         self._compare(sites)
         view = self.views.pop(kind, None)
@@ -220,7 +226,7 @@ class Views:
         self._look(view)
         return view
 
-    def fill(self, sites: Mapping[str, Site], budget: Budget) -> bool:
+    def fill(self, sites: Mapping[str, NodeSite], budget: AskBudget) -> bool:
         """Ask nodes ahead, of the kinds that came last first; return whether some are left to ask."""
         self._compare(sites)
         for view in reversed(self.views.values()):
@@ -235,7 +241,7 @@ class Views:
             view.look(self.sites, changed)
             changed.clear()
 
-    def _compare(self, sites: Mapping[str, Site]) -> None:
+    def _compare(self, sites: Mapping[str, NodeSite]) -> None:
         """Note which nodes are not the same any more; nodes that are the same are the same objects."""
         before = self.sites
         if sites is before:

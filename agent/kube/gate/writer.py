@@ -15,12 +15,12 @@ from agent.forecast.gate.events import (
     Answer,
     ClearNomination,
     Effect,
-    Found,
     LiftUndecided,
+    LookedUp,
     LookUp,
     Nominate,
+    PatchAnswered,
     Release,
-    Written,
 )
 from agent.kube.client import STRATEGIC, KubeClient
 from agent.kube.gate.patches import release_patch, status_patch
@@ -54,7 +54,7 @@ class GateWriter:
         self._client, self._affinity_of, self._leads = client, affinity_of, leads
         self._between, self._wall = between, wall
 
-    def carry_out(self, effect: Effect) -> Written | Found | None:
+    def carry_out(self, effect: Effect) -> PatchAnswered | LookedUp | None:
         """Send an effect's requests; None where a look-up got no answer.
 
         Raises:
@@ -66,24 +66,24 @@ class GateWriter:
             return self._nominated(effect)
         if isinstance(effect, Release | LiftUndecided):
             answer, version = self._released(effect, effect.version)
-            return Written(effect, answer, version=version)
+            return PatchAnswered(effect, answer, version=version)
         if isinstance(effect, ClearNomination):
             body = status_patch(effect.uid, effect.version, nominated="")
         else:
             body = status_patch(effect.uid, effect.version, condition=effect.condition, now=self._wall())
         answer, version = self._patch(effect.key, body, "/status")
-        return Written(effect, answer, version=version)
+        return PatchAnswered(effect, answer, version=version)
 
-    def _nominated(self, effect: Nominate) -> Written:
+    def _nominated(self, effect: Nominate) -> PatchAnswered:
         body = status_patch(
             effect.uid, effect.version, nominated=effect.node, condition=effect.condition, now=self._wall()
         )
         answer, version = self._patch(effect.key, body, "/status")
         if answer is not Answer.DONE:
-            return Written(effect, answer)
+            return PatchAnswered(effect, answer)
         self._between()
         answer, newer = self._released(effect.release, version)
-        return Written(effect, answer, nominated=True, version=newer or version)
+        return PatchAnswered(effect, answer, nominated=True, version=newer or version)
 
     def _released(self, effect: Release | LiftUndecided, version: str) -> tuple[Answer, str]:
         if isinstance(effect, LiftUndecided):
@@ -104,20 +104,20 @@ class GateWriter:
             return answer_of(error), ""
         return Answer.DONE, str(mapping_of(found.get("metadata")).get("resourceVersion") or "")
 
-    def _found(self, effect: LookUp) -> Found | None:
+    def _found(self, effect: LookUp) -> LookedUp | None:
         if not self._leads():
             raise NotLeadingError
         namespace, _, name = effect.key.partition("/")
         try:
             body = self._client.pod(namespace, name)
         except KubeError as error:
-            return Found(effect.uid, gone=True) if error.status == NOT_FOUND else None
+            return LookedUp(effect.uid, gone=True) if error.status == NOT_FOUND else None
         metadata, spec, status = (mapping_of(body.get(part)) for part in ("metadata", "spec", "status"))
         if metadata.get("uid") != effect.uid:
-            return Found(effect.uid, gone=True)
+            return LookedUp(effect.uid, gone=True)
         own = (each for each in mappings_in(status.get("conditions")) if each.get("type") == CONDITION)
         refused = any(refuses(each.get("status"), each.get("reason")) for each in own)
-        return Found(effect.uid, node=str(spec.get("nodeName") or ""), refused=refused)
+        return LookedUp(effect.uid, node=str(spec.get("nodeName") or ""), refused=refused)
 
 
 def path_of(key: str) -> str:
