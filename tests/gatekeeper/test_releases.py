@@ -142,3 +142,29 @@ def test_where_a_pod_landed_is_looked_up_once_when_no_summary_shows_it(cluster: 
     assert leader is not None
     until(lambda: any("elsewhere" in each for each in leader.figures.state.counts), "the count")
     assert looked_up() == [key]
+
+
+def test_a_claim_that_gets_its_volume_lets_the_pod_be_nominated(cluster: Cluster) -> None:
+    """What a pod refers to is looked up again, though the pod itself does not change (R2)."""
+    cluster.fill("a", 3, 3)
+    cluster.fill("b", 3, 3)
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    key = cluster.gated("web", 3, volumes=volumes)
+    replica = cluster.replica()
+    cluster.serving()
+
+    def claims() -> list[bool]:
+        leader = replica.gatekeeper.leader
+        waiting = [*leader.figures.state.waiting.values()] if leader else []
+        return [claim.bound for each in waiting for claim in each.pod.claims]
+
+    until(lambda: claims() == [False], "the look-up")
+    claim = {
+        "metadata": {"name": "data", "namespace": "shop"},
+        "spec": {"volumeName": "pv"},
+        "status": {"phase": "Bound"},
+    }
+    cluster.api.put("persistentvolumes", {"metadata": {"name": "pv"}, "spec": {}})
+    cluster.api.put("persistentvolumeclaims", claim)
+    until(lambda: claims() == [True], "the second look-up")
+    assert not cluster.released(key)
