@@ -5,6 +5,7 @@ Rule S23: its policies, field by field.
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
@@ -20,6 +21,11 @@ from tests.patience import until
 pytestmark = pytest.mark.cluster
 SPACE, SWITCH = "gated", "numalign-gate"
 POLICY = "ValidatingAdmissionPolicy 'numalign-gatekeeper'"
+TOLERATIONS = [
+    {"key": f"node.kubernetes.io/{each}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    for each in ("not-ready", "unreachable")
+]
+"""Those that the API server gives every pod, and that stay."""
 NOTES = {"numalign.io/gate": "true", "numalign.io/policy": "single-numa-node"}
 
 
@@ -33,7 +39,8 @@ class Gates:
         self.token = cluster.token(SYSTEM, "numalign-gatekeeper")
         cluster.wait_allowed(self.token, "patch", "pods", subresource="status")
         body = self.create("in-force")
-        until(lambda: POLICY in self.refusal(body, {"metadata": {"labels": {"a": "b"}}}), "the policy")
+        labels = ({"metadata": {"labels": {"number": f"{each}"}}} for each in count())
+        until(lambda: POLICY in self.refusal(body, next(labels)), "the policy")
 
     def create(self, name: str, *, gates: tuple[str, ...] = (GATE,), **spec: Any) -> Object:  # noqa: ANN401 - JSON
         """A pod without a node."""
@@ -110,7 +117,7 @@ def test_a_pod_without_the_gate_is_not_nominated_and_foreign_gates_stay(gates: G
         ("", {"spec": {"nodeSelector": {"a": "b"}}}),
         ("", {"spec": {"containers": [{"name": "c", "image": "other"}]}}),
         ("", {"spec": {"activeDeadlineSeconds": 1}}),
-        ("", {"spec": {"tolerations": [{"operator": "Exists"}]}}),
+        ("", {"spec": {"tolerations": [*TOLERATIONS, {"operator": "Exists"}]}}),
         ("", release_patch("", "", {}, not_in=[f"n{each}" for each in range(33)])),
         ("", {"spec": {"affinity": release_patch("", "", {}, not_in=["a"])["spec"]["affinity"]}}),
         ("/status", {"status": {"phase": "Failed"}}),
