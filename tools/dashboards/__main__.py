@@ -14,6 +14,7 @@ from typing import Any
 from tests import peers
 from tests.page.browser import Browser
 from tools.dashboards import drawing, grafana
+from tools.dashboards.fleet import GATE
 from tools.dashboards.grafana import BOARDS
 from tools.dashboards.panels import Board
 from tools.dashboards.world import RATE, World
@@ -25,6 +26,7 @@ NOT_HERE = {
     "Answers to the runtime (NRI), per minute": "no container runtime runs here",
     "Memory that the kernel could still give, by NUMA node": "a described machine has no kernel; the edge node has",
     "Writes that failed, per minute": "nothing failed, which is a quiet 0",
+    **dict.fromkeys((panel.title for panel in GATE), "no gatekeeper runs here"),
 }
 """Panels without an answer in this world, and why."""
 

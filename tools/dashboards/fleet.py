@@ -74,7 +74,7 @@ _REPAIRS = (
           "files: its traces on the node; configz: the kubelet says so; flapping: sets change back and forth. "
           "numalign only observes there.", unit="none"),
 )  # fmt: skip
-_GATE = (
+GATE = (
     Panel("Waits behind the gate", "timeseries",
           (Query("max(numalign_gate_waiting_pods)", "pods"), Query("max(numalign_gate_pods_in_flight)", "in flight")),
           "Pods that no node takes now, and pods that were released and that no node shows yet.", unit="none"),
@@ -97,7 +97,7 @@ FLEET = Board(
         Row("", _TOP),
         Row("Where pods lie", _PLACES),
         Row("Who interferes, and how soon it is mended", _REPAIRS),
-        Row("The gatekeeper", _GATE, closed=True),
+        Row("The gatekeeper", GATE, closed=True),
     ),
     (("node", "label_values(numalign_build_info, node)", True),),
 )  # fmt: skip
