@@ -265,7 +265,7 @@ class Api:
                 request.transport.abort()
             return web.Response(status=503)
         if fault.name == "slow":
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(TimeoutError):  # the fault lasts longer than the answer is held back
                 await asyncio.wait_for(fault.over.wait(), SLOW)
         status = 0
         if fault.name == "errors":
