@@ -49,7 +49,7 @@ def gated(uid: str, cpus: int = 2, **more: Any) -> UnboundPod:  # noqa: ANN401 -
     return UnboundPod(pod, **{"version": "1", **mine})
 
 
-def facts(name: str, *, ready: bool = True, room: Mapping[str, int] = ROOM, **more: Any) -> SchedulerNode:  # noqa: ANN401
+def facts(name: str, *, ready: bool = True, room: Mapping[str, int] = ROOM, **more: Any) -> SchedulerNode:  # noqa: ANN401 - of BindingFacts
     """A Node; taints are keys."""
     taints = tuple(Taint(key) for key in more.pop("taints", ()))
     ports = more.pop("ports", ())

@@ -120,7 +120,7 @@ class Replica:
         self._thread.start()
 
     def _serve(self) -> None:
-        with suppress(KilledError):
+        with suppress(KilledError):  # as a killed process says nothing
             try:
                 self.gatekeeper.serve()
             except LeaseLostError:
