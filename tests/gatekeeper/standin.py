@@ -116,6 +116,11 @@ class StandIn:
         with self._lock:
             return [each for each in self.requests if each.verb != "GET" and each.resource in resources]
 
+    def promised(self, key: str) -> list[str]:
+        """Return the nodes that the nominations of a pod named, in order; "" is a clearing."""
+        bodies = [each.body["status"] for each in self.wrote("pods/status") if each.key == key]
+        return [each["nominatedNodeName"] or "" for each in bodies if "nominatedNodeName" in each]
+
     @property
     def watched(self) -> int:
         """Count the watches."""
