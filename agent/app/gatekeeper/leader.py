@@ -48,7 +48,8 @@ from agent.kube.topology_crd import PATH as TOPOLOGIES
 
 PODS, NODES, AGENTS, SUMMARIES = "pods", "nodes", "agents", "noderesourcetopologies"
 GATHERED, PERIOD, AT_ONCE = 0.05, 1.0, 0.005
-"""Seconds that events are gathered for, between two steps without any, and where a step left something undecided."""
+"""Seconds that events are gathered for, between two steps without any or two looks at all pods, and where a step left
+something undecided."""
 MOST_NEWS, MOST_OPEN = 20_000, 1000
 """News that wait, beyond which the watches wait; effects under way, beyond which no step is made."""
 ENDS_WITHIN = 5.0
@@ -138,7 +139,7 @@ class Leader:
         self._listed: set[str] = set()
         self._events: list[Event] = []
         self._lifted: dict[str, float] = {}
-        self._switch_due = 0.0
+        self._look_due = self._switch_due = 0.0
         self._faulty = self._looks_up = False
         self.figures = GateFigures(GateState(options=options.decisions))
         self.switch = GateSwitch(client, options.namespace, options.switch, options.name)
@@ -352,7 +353,10 @@ class Leader:
             self._errands.send(effect)
 
     def _look_after(self) -> None:
-        """Lift gates that are overdue, count what was left behind, and turn the switch."""
+        """Lift gates that are overdue, count what was left behind, and turn the switch; once in PERIOD."""
+        if time.monotonic() < self._look_due:
+            return
+        self._look_due = time.monotonic() + PERIOD
         now, longest = self._wall(), self._options.decisions.wait + GRACE
         phantoms = stale = 0
         oldest = now
