@@ -67,7 +67,7 @@ def configure(node: Node, words: Mapping[str, Any], seconds: float = READY) -> N
         raise PromiseError(f"no agent is on {node.name}")
     name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
     file = f"/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~configmap/config/config.yaml"
-    changes, before = yaml.safe_load(node.get(file)) != asked, _setups(node)
+    changes, before = yaml.safe_load(node.get(file)) != asked, setups(node)
     install(node.plane, {**node.plan.config, **words})
     # The kubelet looks at a pod's volumes once a minute, and when the pod changes.
     patch = {"metadata": {"annotations": {"lab/configured": str(time.time())}}}
@@ -80,12 +80,13 @@ def configure(node: Node, words: Mapping[str, Any], seconds: float = READY) -> N
     )  # fmt: skip
     if changes:
         what = f"the agent of {node.name} to follow its file"
-        until(lambda: _setups(node) > before, what, within=seconds, pause=0.5, fault=PromiseError)
+        until(lambda: setups(node) > before, what, within=seconds, pause=0.5, fault=PromiseError)
 
 
-def _setups(node: Node) -> int:
-    """How often the agents on a node read their settings."""
-    return int(node.run(f"cat /var/log/pods/{NAMESPACE}_*/*/*.log | grep -c 'end setup'; true").strip() or 0)
+def setups(node: Node) -> int:
+    """How often the agents on a node have said that they took other settings."""
+    logs = f"/var/log/pods/{NAMESPACE}_*/*/*.log"
+    return int(node.run(f"cat {logs} 2>/dev/null | grep -c 'end setup' || true").strip() or 0)
 
 
 def helm(plane: Plane, *arguments: str) -> None:

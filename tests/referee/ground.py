@@ -128,7 +128,7 @@ class Ground:
         """
         if config == self.config:
             return
-        pod, before = self._agent_pod(), self._setups()
+        pod, before = self._agent_pod(), agent.setups(self.node)
         merge = "application/merge-patch+json"
         where = f"/api/v1/namespaces/{agent.NAMESPACE}"
         self.lab.plane.call(
@@ -139,13 +139,8 @@ class Ground:
         )
         nudge = {"metadata": {"annotations": {"lab.example.com/nudge": f"{time.time()}"}}}
         self.lab.plane.call("PATCH", f"{where}/pods/{pod['metadata']['name']}", nudge, kind=merge)
-        wait("the agent follows its new settings", lambda: self._setups() > before, CONFIGURED)
+        wait("the agent follows its new settings", lambda: agent.setups(self.node) > before, CONFIGURED)
         self.config, self.settings = config, self.settings + 1
-
-    def _setups(self) -> int:
-        """How often the agent has said that it took other settings."""
-        logs = f"/var/log/pods/{agent.NAMESPACE}_*/*/*.log"
-        return int(self.node.run(f"cat {logs} 2>/dev/null | grep -c 'end setup' || true").strip() or 0)
 
     def _agent_pod(self) -> Object:
         pod = agent.pod_of(self.node)
