@@ -20,6 +20,7 @@ from typing import Any
 from aiohttp import web
 
 from agent.kube.access import ApiAccess
+from tests.matrix.api_objects import merged
 from tests.matrix.loop import Loop
 
 Object = dict[str, Any]
@@ -310,26 +311,4 @@ def patched(old: Object, patch: Object, part: str) -> Object:
     patch = {name: each for name, each in patch.items() if name in kept}
     patch["metadata"] = {name: each for name, each in patch.get("metadata", {}).items() if name != "resourceVersion"}
     found: Object = merged(old, patch)
-    return found
-
-
-def merged(old: Any, patch: Any) -> Any:  # noqa: ANN401 - JSON
-    """Merge; gates by their name, conditions by their type, other lists whole."""
-    if not isinstance(patch, dict):
-        return patch
-    found = dict(old) if isinstance(old, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            found.pop(name, None)
-        elif name in ("schedulingGates", "conditions"):
-            by = "name" if name == "schedulingGates" else "type"
-            entries = {each[by]: each for each in found.get(name) or ()}
-            for each in value:
-                if each.get("$patch") == "delete":
-                    entries.pop(each[by], None)
-                else:
-                    entries[each[by]] = {**entries.get(each[by], {}), **each}
-            found[name] = [*entries.values()]
-        else:
-            found[name] = merged(found.get(name), value)
     return found

@@ -7,6 +7,8 @@ from typing import Any
 from aiohttp import web
 
 Object = dict[str, Any]
+KEYED = {"conditions": "type", "schedulingGates": "name"}
+"""Lists that a strategic merge patch merges entry by entry -> the field that names an entry."""
 DRA = ("resourceclaims", "resourceslices")
 
 
@@ -64,25 +66,25 @@ def brief(body: Object) -> Object:
 
 
 def merged(old: Any, patch: Any) -> Any:  # noqa: ANN401 - JSON
-    """A merge patch; lists of conditions are merged by their type, as a strategic one does."""
+    """A merge patch; the lists of KEYED are merged by a field of their entries, as a strategic one does."""
     if not isinstance(patch, dict):
         return patch
     found = dict(old) if isinstance(old, dict) else {}
     for name, value in patch.items():
         if value is None:
             found.pop(name, None)
-        elif name == "conditions":
-            found[name] = _conditions(found.get(name) or [], value)
+        elif name in KEYED:
+            found[name] = _by_key(found.get(name) or [], value, KEYED[name])
         else:
             found[name] = merged(found.get(name), value)
     return found
 
 
-def _conditions(old: Any, patch: list[Object]) -> list[Object]:  # noqa: ANN401 - of a body of any shape
-    found = {each["type"]: each for each in (old if isinstance(old, list) else ()) if isinstance(each, dict)}
+def _by_key(old: Any, patch: list[Object], key: str) -> list[Object]:  # noqa: ANN401 - of a body of any shape
+    found = {each[key]: each for each in (old if isinstance(old, list) else ()) if isinstance(each, dict)}
     for each in patch:
         if each.get("$patch") == "delete":
-            found.pop(each["type"], None)
+            found.pop(each[key], None)
         else:
-            found[each["type"]] = {**found.get(each["type"], {}), **each}
+            found[each[key]] = {**found.get(each[key], {}), **each}
     return list(found.values())
