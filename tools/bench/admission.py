@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -40,23 +40,25 @@ WIDE = (
 )
 
 
-def node_of(description: str, policy: Policy, *, gpus: bool, compatibility: Compatibility) -> Node:
-    """The managers of a described machine; one GPU per NUMA node."""
+def node_of(
+    description: str, policy: Policy, *, gpus: bool, compatibility: Compatibility, kept: Sequence[int] = (0,)
+) -> Node:
+    """The managers of a described machine; one GPU per NUMA node. The cores of some positions are reserved."""
     machine = parse_synthetic(description)
     found = tuple(Device(f"gpu-{each.id}", NodeSet.of(each.id)) for each in machine.nodes) if gpus else ()
-    first = machine.nodes[0].id
+    first, reserved = machine.nodes[0].id, CpuSet.from_ids(cpu for core in kept for cpu in machine.cores[core])
     rules = Rules(
         topology=TopologyRules(policy, max_nodes=max(8, len(machine.nodes))),
-        cpu=CpuRules(reserved=CpuSet.from_ids(machine.cores[0]), reserved_count=len(machine.cores[0])),
+        cpu=CpuRules(reserved=reserved, reserved_count=len(reserved)),
         memory=MemoryRules(static=True, reserved={first: {"memory": 1 << 30}}),
         compatibility=compatibility,
     )
     return Node(machine, rules, DeviceInventory({GPU: found} if found else {}))
 
 
-def pod(number: int, *, gpus: bool) -> Pod:
-    """A Guaranteed container of 8 CPUs and 16 GiB."""
-    limits = {"cpu": "8", "memory": "16Gi", **({GPU: "1"} if gpus else {})}
+def pod(number: int, *, gpus: bool, cpus: int = 8) -> Pod:
+    """A Guaranteed container of some CPUs and 16 GiB."""
+    limits = {"cpu": str(cpus), "memory": "16Gi", **({GPU: "1"} if gpus else {})}
     container = {"name": "c0", "image": "none", "resources": {"limits": limits}}
     identity = {"name": f"bench-{number}", "namespace": "default", "uid": f"bench-{number}"}
     return pod_from({"apiVersion": "v1", "kind": "Pod", "metadata": identity, "spec": {"containers": [container]}})

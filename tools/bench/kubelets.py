@@ -14,20 +14,16 @@ from collections.abc import Mapping
 import click
 
 from agent.core.admission.node import Node
-from agent.core.machines.synthetic import parse_synthetic
 from agent.core.merge.demand import Demand, Family, Need, Positions
 from agent.core.merge.merge import merge_answers
 from agent.core.merge.order import Order
 from agent.core.merge.provider import Answer
-from agent.model.devices import Device, DeviceInventory
 from agent.model.hint import IMPOSSIBLE
-from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
-from agent.model.podspec import pod_from
-from agent.model.rules import Compatibility, CpuRules, MemoryRules, Policy, Rules, TopologyRules
+from agent.model.rules import Compatibility, Policy, TopologyRules
 from tests.peers.oracle import NoOracleError, bench, oracle
-from tools.bench.admission import GPU, milliseconds
+from tools.bench.admission import milliseconds, node_of, pod
 from tools.bench.merge import seconds
 
 SIZES = (2, 4, 6, 8)
@@ -40,22 +36,11 @@ GOALS = {(2, USUAL): 2.5, (8, USUAL): 60.0, (8, WORST): 8000.0}
 
 def admission(nodes: int, case: str) -> tuple[Node, Pod]:
     """The oracle's node and pod of one size."""
-    machine = parse_synthetic(f"2 sockets x {nodes // 2} nodes x {CORES} cores x 2 threads, 64G per node")
-    first = [number * CORES for number in range(nodes)]
-    kept = [0] if case == USUAL else [core for each in first for core in range(each, each + KEPT)]
-    reserved = CpuSet.from_ids(cpu for core in kept for cpu in machine.cores[core])
-    rules = Rules(
-        topology=TopologyRules(Policy.BEST_EFFORT),
-        cpu=CpuRules(reserved=reserved, reserved_count=len(reserved)),
-        memory=MemoryRules(static=True, reserved={0: {"memory": 1 << 30}}),
-        compatibility=Compatibility.KUBELET,
-    )
-    gpus = tuple(Device(f"gpu-{each.id}", NodeSet.of(each.id)) for each in machine.nodes)
-    limits = {"cpu": "8" if case == USUAL else "16", "memory": "16Gi", GPU: "1"}
-    container = {"name": "c0", "image": "none", "resources": {"limits": limits}}
-    identity = {"name": "bench", "namespace": "default", "uid": "bench"}
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": identity, "spec": {"containers": [container]}}
-    return Node(machine, rules, DeviceInventory({GPU: gpus})), pod_from(body)
+    machine = f"2 sockets x {nodes // 2} nodes x {CORES} cores x 2 threads, 64G per node"
+    usual, first = case == USUAL, [number * CORES for number in range(nodes)]
+    kept = [0] if usual else [core for each in first for core in range(each, each + KEPT)]
+    node = node_of(machine, Policy.BEST_EFFORT, gpus=True, compatibility=Compatibility.KUBELET, kept=kept)
+    return node, pod(0, gpus=True, cpus=8 if usual else 16)
 
 
 def merging(nodes: int, case: str) -> float:
