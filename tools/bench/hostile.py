@@ -4,6 +4,7 @@
     save       the ledger is on the disk, synced
     metrics    a scrape of the metrics port
     page       the node page's list of pods
+    peak       the most memory that the agent has had (VmHWM)
 
 The agent is a process of its own, beside stand-ins for API server and runtime (tests/matrix). All of a run is one
 agent after the other on one machine, so that the ratios can be compared where the milliseconds cannot.
@@ -34,7 +35,7 @@ MACHINE = "2 sockets x 1 node x 32 cores x 2 threads, 8G per node"
 LONGEST = 120.0
 """Seconds after which an answer counts as one that never comes."""
 _SERVING = re.compile(r"serving (metrics|the node page).*?(127\.0\.0\.1:\d+)")
-ROWS = ("answer", "save", "metrics", "page")
+ROWS = {"answer": "ms", "save": "ms", "metrics": "ms", "page": "ms", "peak": "MiB"}
 
 
 def checked_out(tree: Path | None, folder: Path) -> list[str]:
@@ -54,7 +55,7 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def figures(folder: Path, processes: Programs, pods: list[Hostile]) -> Mapping[str, float]:
-    """Medians in milliseconds beside these pods; what never came is missing."""
+    """Medians in milliseconds and the peak in MiB beside these pods; what never came is missing."""
     folder.mkdir()
     found: dict[str, float] = {}
     settings = {"page": {"port": 0}}
@@ -80,6 +81,7 @@ def figures(folder: Path, processes: Programs, pods: list[Hostile]) -> Mapping[s
                     answer.read()
 
             found[row] = statistics.median(timed(scrape) for _ in range(TRIES))
+        found["peak"] = node.figure("VmHWM") / 1024
     return found
 
 
@@ -108,7 +110,7 @@ def main(*, tree: Path | None, seed: int) -> None:
         found = {
             name: figures(Path(folder, name.replace(" ", "-")), processes, pods) for name, pods in crowds.items()
         }
-    click.echo(f"{'beside':14}" + "".join(f"{row + ' ms':>12}{'ratio':>8}" for row in ROWS))
+    click.echo(f"{'beside':14}" + "".join(f"{f'{row} {unit}':>12}{'ratio':>8}" for row, unit in ROWS.items()))
     for name, each in found.items():
         cells = []
         for row in ROWS:
