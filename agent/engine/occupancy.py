@@ -51,7 +51,7 @@ class Occupancy:
             return False
         common = self._shared | self._wanted[write.path].shared
         new = CpuSet.parse(write.value) - self.alone.get(write.path, CpuSet()) - common
-        return not self._taken(write.path).isdisjoint(new)
+        return bool(new) and not self._taken(write.path).isdisjoint(new)
 
     def _taken(self, path: str) -> CpuSet:
         """Collect the CPUs that other containers occupy.
