@@ -138,7 +138,7 @@ class State:
             )
         return found
 
-    @property
+    @cached_property
     def lingering(self) -> CpuSet:
         """Find the CPUs that containers gave up, by the saved ledger, and may still run on."""
         books = self.saved.cpus.assigned if self.saved else {}
