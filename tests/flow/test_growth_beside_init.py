@@ -1,4 +1,4 @@
-"""Growth beside an init container takes what the pod's own finished init container holds, before others' room.
+"""Resizes beside an init container: a pod holds what a scheduler counts, whatever its finished init container had.
 
 Finding 12.
 """
@@ -100,3 +100,44 @@ def test_s05_a_growth_that_would_take_the_last_shared_cpu_is_refused(tmp_path: P
     assert len(world.engine.ledger.grant("p", "app").cpus or ()) == 2
     assert "the shared pool would become empty" in record.why["app"]
     assert not record.aligned["app"]
+
+
+def test_less_beside_an_init_container_is_what_a_scheduler_counts(tmp_path: Path) -> None:
+    """Two apps beside an init container's CPUs, one of which shrinks: the pod keeps six CPUs and not eight."""
+
+    def two(first: str, second: str) -> dict[str, Any]:
+        apps = (container("app", cpu=first), container("other", cpu=second))
+        return manifest("p", *apps, inits=[container("init", cpu="3")], created=1)
+
+    world = World(tmp_path, machine="1 socket x 1 node x 12 cores x 1 thread")
+    world.engine.pods_listed(set())
+    world.run(two("3", "5"))
+    assert (world.holds("p", "init"), world.holds("p"), world.holds("p", "other")) == ("1-3", "1-3", "4-8")
+    world.see(two("1", "5"))
+    assert (world.holds("p"), world.holds("p", "other")) == ("1", "4-8"), "what runs is not moved"
+    assert world.holds("p", "init") == "1,4-5"
+    world.run(manifest("next", container(cpu="5"), created=2))
+    assert world.holds("next") == "2-3,9-11"
+
+
+def test_an_init_container_that_may_run_is_not_moved(tmp_path: Path) -> None:
+    """A sidecar shrinks between two init containers: the second one runs until the kubelet has made the app."""
+
+    def body(sidecar: str, app: str = "") -> dict[str, Any]:
+        inits = [container("first", cpu="3"), container("sidecar", cpu=sidecar, restartPolicy="Always")]
+        said = [{"name": "sidecar", "allocatedResources": {"cpu": sidecar, "memory": "64Mi"}}]
+        made = [{"name": "app", "allocatedResources": {"cpu": app, "memory": "64Mi"}}] if app else []
+        pod = manifest("p", container("app", cpu=app or "1"), inits=[*inits, container("second", cpu="2")], created=1)
+        return {**pod, "status": {"initContainerStatuses": said, "containerStatuses": made}}
+
+    world = World(tmp_path, machine=EIGHT)
+    world.engine.pods_listed(set())
+    world.heard(body("3"))
+    held = {name: world.holds("p", name) for name in ("first", "sidecar", "second", "app")}
+    assert held == {"first": "1-3", "sidecar": "1-3", "second": "4-5", "app": "4"}
+    world.heard(body("1"))
+    assert (world.holds("p", "sidecar"), world.holds("p", "second")) == ("1", "4-5")
+    world.heard(body("2", app="1"))
+    world.heard(body("1", app="1"))
+    assert world.holds("p", "second") == "2,4"
+    assert str(world.engine.ledger.cpus.shared) == "0,3,5-7"

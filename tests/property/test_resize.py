@@ -177,6 +177,50 @@ def test_a_pod_gets_of_its_init_containers_cpus_what_it_asks_for() -> None:
     assert has.issubset(left)
 
 
+INIT, SIDECAR, APP = ContainerKind.INIT, ContainerKind.SIDECAR, ContainerKind.APP
+
+
+def counted(pod: Pod) -> int:
+    """Count the CPUs that a scheduler counts of a pod: the most that it requests at one time."""
+    beside, most = 0, 0
+    for each in pod.containers:
+        if each.kind is INIT:
+            most = max(most, beside + each.requests["cpu"] // 1000)
+        else:
+            beside += each.requests["cpu"] // 1000
+    return max(most, beside)
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(
+    machine=st.sampled_from(MACHINES), policy=st.sampled_from(POLICIES[:3]), apps=st.integers(1, 2),
+    kinds=st.lists(st.sampled_from((INIT, SIDECAR)), min_size=1, max_size=3),
+    steps=st.lists(st.lists(st.integers(1, 5), min_size=5, max_size=5), min_size=2, max_size=6),
+)  # fmt: skip
+def test_with_init_containers_a_pod_holds_no_more_than_a_scheduler_counts(
+    machine: str, policy: str, kinds: list[ContainerKind], apps: int, steps: list[list[int]]
+) -> None:
+    """Sidecars and apps grow and shrink: ended init containers hold CPUs of these, and all that lasts stays there."""
+    node, first = node_of(machine, policy, whole=False), steps[0]
+
+    def sized(sizes: list[int]) -> Pod:
+        numbers = (old if kind is INIT else new for kind, old, new in zip(kinds, first, sizes, strict=False))
+        boxes = [(f"i{place}", kind, number) for place, (kind, number) in enumerate(zip(kinds, numbers, strict=True))]
+        boxes += [(f"c{place}", APP, number) for place, number in enumerate(sizes[len(kinds) : len(kinds) + apps])]
+        return boxes_of(*((name, kind, 1000 * number) for name, kind, number in boxes))
+
+    ledger, done = node.admit(node.start(), sized(first)).ledger, None
+    for sizes in steps[1:] if "p" in ledger.pods else ():
+        done = resized(node, ledger, sized(sizes))
+        ledger = done.ledger
+        invariants.check(ledger, node, earlier=("p",))
+        held = ledger.cpus.assigned["p"]
+        for place, kind in enumerate(kinds):
+            assert kind is not INIT or len(held[f"i{place}"]) == first[place]
+        if not done.refused:
+            assert len(CpuSet.union(held.values())) <= counted(sized(sizes))
+
+
 def test_half_a_core_of_an_init_container_is_of_use_where_cores_may_be_shared() -> None:
     """It left one thread beside the core that the pod runs on: the pod grows onto it, not onto a free one."""
     node = node_of(MACHINES[0], "best-effort", whole=False)

@@ -7,6 +7,8 @@ Called by the engine when the requests of a pod in the ledger changed
                      what it was admitted with, it keeps a part: siblings of cores that stay, then whole nodes and
                      sockets, then whole cores, lowest numbers first (rule 4.9). So less after more is what it had.
                      Where whole cores are asked for (full-pcpus-only), it keeps the next number of these
+    init containers  those that have ended hold CPUs of the containers after them, and CPUs beyond these only where
+                     they request more: so the pod holds no more than a scheduler counts
     more CPUs        it keeps all that it has, and gets first what init containers before it hold, which have ended
                      (rule 4.13); then the nearest: siblings of its own cores, its caches, its nodes; beyond its
                      nodes only under policies that do not promise alignment
@@ -126,6 +128,7 @@ class _Resize:
             there = [each for each in self._pod.containers if each.name in names]
             for container in sorted(there, key=self._gets_more):  # what one gives up another may get
                 self._resize_cpus(container)
+            self._resize_inits()
             for container in sorted(there, key=self._gets_memory):
                 self._resize_memory(container)
         self._resize_confinement()
@@ -173,6 +176,33 @@ class _Resize:
         if why:
             kept = f"it keeps CPUs {held}" if held else "it stays on the shared pool"
             self._say(name, f"{PREFIX} from {len(held)} to {count} CPUs: {why}; {kept}")
+
+    def _resize_inits(self) -> None:
+        """Let ended init containers hold CPUs of the containers after them, where the pod would hold too many CPUs.
+
+        A scheduler counts the most that a pod requests at one time: beside an init container, or after all of them.
+        """
+        held = self._ledger.cpus.assigned.get(self._pod.uid, {})
+        if all(each.name in self._pod.untold for each in self._pod.containers if each.kind is ContainerKind.APP):
+            return  # none was made yet: an init container may run
+        lasting, beside, inits = CpuSet(), CpuSet(), list[tuple[str, CpuSet]]()
+        for each in self._pod.containers:
+            mine = held.get(each.name, CpuSet())
+            if each.kind is not ContainerKind.INIT:
+                lasting |= mine
+                beside |= mine if each.kind is ContainerKind.SIDECAR else CpuSet()
+            elif mine:
+                inits.append((each.name, beside))
+        most = max([len(lasting), *(len(held[name]) + len(others) for name, others in inits)])
+        if len(CpuSet.union(held.values())) <= most:
+            return
+        more = CpuSet()
+        for name, others in sorted(inits, key=lambda each: -len(held[each[0]]) - len(each[1])):
+            room, own, kept = lasting - others, held[name], CpuSet()
+            for some in (own & room, room, more, own):
+                kept |= self._chosen(some - kept, min(len(some - kept), len(own) - len(kept)))
+            more |= kept - lasting
+            self._ledger = self._cpus.regranted(self._ledger, self._pod.uid, name, kept)
 
     def _may_begin(self) -> bool:
         """Say whether a container that shares may get CPUs of its own, or be told why not.
