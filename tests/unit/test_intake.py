@@ -393,6 +393,9 @@ def test_s4_a_pod_that_has_run_for_long_is_adopted_whichever_way_it_became_known
     assert ran_since("yesterday") == []
     before = {"lastState": {"terminated": {"startedAt": "2001-09-08T01:46:40Z"}}}
     assert ran_since("2001-09-09T01:46:38Z", before) == ["uid-c"]
+    assert ran_since("", {**before, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}) == ["uid-c"]
+    assert ran_since("", {"state": {"terminated": {"startedAt": "2001-09-08T01:46:40Z"}}}) == ["uid-c"]
+    assert ran_since("", {"state": {"waiting": {"reason": "ContainerCreating"}}}) == []
 
 
 HASH = "a" * 32

@@ -39,8 +39,8 @@ class SeenPod:
         deleting: it has a deletion timestamp; it holds what it holds until no process is left in its cgroups.
         containers: runtime container id (without the runtime's prefix) -> container name.
         api_uid: metadata.uid, for requests to the API; a static pod's own uid is another (its config hash).
-        since: seconds since the epoch, by this node's clock, at which the first of its running containers started;
-            None where none runs.
+        since: seconds since the epoch, by this node's clock, at which the first of its containers started that runs
+            or has run, before its last restart as well; None where none has.
     """
 
     pod: Pod
@@ -82,7 +82,7 @@ def seen(body: Raw, defaults: Mapping[str, str] | None = None, mirrors: Mirrors 
         if own := identity.rpartition("//")[2]:
             containers[own] = name
             started = True
-            since += _runs_since(entry)
+            since += _started_at(entry)
     metadata = mapping_of(body.get("metadata"))
     return SeenPod(
         pod=pod,
@@ -95,12 +95,11 @@ def seen(body: Raw, defaults: Mapping[str, str] | None = None, mirrors: Mirrors 
     )
 
 
-def _runs_since(entry: Raw) -> list[float]:
-    """Return when a running container was started, and when it was started before a restart."""
+def _started_at(entry: Raw) -> list[float]:
+    """Return when a container was started, and when it was started before a restart; [] for one that never was."""
     state, last = mapping_of(entry.get("state")), mapping_of(entry.get("lastState"))
-    if "running" not in state:
-        return []
-    stamps = (mapping_of(found).get("startedAt") for found in (state["running"], last.get("terminated")))
+    runs = (state.get("running"), state.get("terminated"), last.get("terminated"))
+    stamps = (mapping_of(found).get("startedAt") for found in runs)
     times = (seconds_of(stamp) for stamp in stamps if isinstance(stamp, str))
     return [each for each in times if each is not None]
 
