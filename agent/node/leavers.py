@@ -1,5 +1,8 @@
 """Pods that hold room and are about to leave it: ended, being deleted, or not accepted by the kubelet yet. Pure.
 
+After a start, a pod of the saved ledger may have gone while no agent ran: until the first complete list it counts as
+about to leave, unless the watch has brought it.
+
 A pod that is refused only because of such a pod has its name in the refusal, and is decided again within moments
 (`agent.node.second_look`).
 """
@@ -21,24 +24,32 @@ from agent.node.wait_queue import waits
 LEAVES_WITHIN = 10.0
 """Seconds for which a refused pod is not ended while such a pod holds its room."""
 MOST_TRIED, MOST_NAMED = 8, 3
-"""How many of the pods that are about to leave are tried, ended ones first; and how many a sentence names."""
+"""How many of the pods that are about to leave are tried alone, ended ones first; and how many a sentence names."""
 WORDS = {
     Stage.BOUND: "is bound to this node, and the kubelet has said nothing of it yet",
     Stage.LEAVING: "is being deleted, and has not ended yet",
 }
 
+UNLISTED = "was there before this agent started, and the list of pods has not shown it yet"
+
 
 def leavers(state: State, but: str, running: Collection[str]) -> list[TrackedPod]:
     """List the pods that hold something and are about to leave it, without pod `but`: ended first, then by age."""
     ledger = state.ledger
-    books = (ledger.cpus.assigned, ledger.cpus.pools, ledger.memory.blocks, ledger.devices.held)
+    books = (
+        ledger.cpus.assigned, ledger.cpus.pools, ledger.cpus.confined, ledger.memory.blocks, ledger.memory.pools,
+        ledger.devices.held,
+    )  # fmt: skip
     found = [
         known
         for uid, known in state.pods.items()
         if uid != but
         and any(uid in book for book in books)
         and (
-            known.ended or known.pod.stage is Stage.LEAVING or (known.pod.stage is Stage.BOUND and uid not in running)
+            known.ended
+            or known.pod.stage is Stage.LEAVING
+            or (known.pod.stage is Stage.BOUND and uid not in running)
+            or (known.remembered and not state.listed)
         )
     ]
     return sorted(found, key=lambda known: (not known.ended, known.pod.created, known.pod.uid))
@@ -56,10 +67,13 @@ def held_up(state: State, known: TrackedPod, now: float, running: Collection[str
     refusal = known.refusal
     if refusal is None or known.unsaved or known.ran or FINAL in refusal.facts or refusal.reason is Reason.BEHIND:
         return known
-    near = leavers(state, known.pod.uid, running)[:MOST_TRIED]
-    if not near or _fits(state, known, ()) or not _fits(state, known, near):
+    every = leavers(state, known.pod.uid, running)
+    if not every or _fits(state, known, ()):
         return known  # by the books there is room: the nodes' real memory was in the way (safety.md S7)
-    alone = (each for each in near if _fits(state, known, (each,)))
+    near = next((some for some in (every[:MOST_TRIED], every) if _fits(state, known, some)), None)
+    if near is None:
+        return known
+    alone = (each for each in near[:MOST_TRIED] if _fits(state, known, (each,)))
     found = [one] if (one := next(alone, None)) else near
     more = f"; and {len(found) - MOST_NAMED} more pods" if len(found) > MOST_NAMED else ""
     text = "; ".join(_sentence(state, each) for each in found[:MOST_NAMED]) + more
@@ -102,7 +116,9 @@ def _fits(state: State, known: TrackedPod, gone: Sequence[TrackedPod]) -> bool:
 
 
 def _sentence(state: State, known: TrackedPod) -> str:
-    what = "has ended, its cgroup is still there" if known.ended else WORDS[known.pod.stage]
-    if known.ended and (state.broken or not state.listed):
-        what = "has ended, and what it held is not free yet"
+    if known.ended:
+        unread = state.broken or not state.listed
+        what = "has ended, and what it held is not free yet" if unread else "has ended, its cgroup is still there"
+    else:
+        what = WORDS.get(known.pod.stage, UNLISTED)
     return f"{known.pod.key} {what}"

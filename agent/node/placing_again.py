@@ -14,9 +14,9 @@ from agent.core.cgroups.desired import own_of, room_of
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.machine import Machine
-from agent.model.outcome import Reason
 from agent.model.pod import Pod
 from agent.node.state import State
+from agent.node.tracked_pod import was_refused
 from agent.node.transitions import Moment, Transition, decide, released
 
 
@@ -71,17 +71,12 @@ def _memory(ledger: Ledger, uid: str) -> NodeSet:
 
 def _decided(record: PodRecord) -> bool:
     """Say whether the managers decided on a pod: it was admitted, or refused and runs on the shared pool."""
-    return bool(record.affinity) or _was_refused(record)
-
-
-def _was_refused(record: PodRecord) -> bool:
-    """Say whether a pod runs on the shared pool since it was refused (`agent.node.tracked_pod.on_shared_pool`)."""
-    return record.why.get("", "").partition(":")[0] in set(Reason)
+    return bool(record.affinity) or was_refused(record)
 
 
 def _worse(before: Ledger, state: State, uid: str) -> bool:
     """Say whether a pod that was placed again is refused, or has less than before, or lies worse."""
-    if _was_refused(before.pods[uid]):
+    if was_refused(before.pods[uid]):
         return uid not in state.ledger.pods
     if state.pods[uid].refusal is not None or uid not in state.ledger.pods:
         return True

@@ -67,6 +67,7 @@ class TrackedPod:
         softer: the milder wish that replaces its own, since too many pods of its owner were refused (safety.md S12).
         since: when it began to wait for room, on a monotonic clock; 0.0 for a pod that never waited.
         early: the runtime asked for it before the watch brought it.
+        remembered: it is known by the saved ledger alone: the watch has not brought it since the start.
     """
 
     pod: Pod
@@ -79,6 +80,7 @@ class TrackedPod:
     since: float = 0.0
     softer: OnMisalignment | None = None
     early: bool = False
+    remembered: bool = False
 
     @property
     def decided(self) -> bool:
@@ -94,6 +96,11 @@ def on_shared_pool(ledger: Ledger, pod: Pod, node: Node, why: str, *, adopted: b
         adopted=adopted, bind_memory=False,
     )  # fmt: skip
     return replace(ledger, pods={**ledger.pods, pod.uid: record})
+
+
+def was_refused(record: PodRecord) -> bool:
+    """Say whether a pod runs on the shared pool since it was refused."""
+    return record.why.get("", "").partition(":")[0] in set(Reason)
 
 
 def softer(settings: PodSettings, wish: OnMisalignment | None) -> PodSettings:

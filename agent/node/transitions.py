@@ -32,7 +32,7 @@ from agent.node.migrate import Migrated, migrate
 from agent.node.obstacle import kept
 from agent.node.recover import Recovered
 from agent.node.state import State
-from agent.node.tracked_pod import Exempt, Switches, TrackedPod, same, same_room, softer
+from agent.node.tracked_pod import Exempt, Switches, TrackedPod, same, same_room, softer, was_refused
 from agent.node.unlisted import keep
 from agent.node.wait_queue import crowded_out, pass_queue, queue_of, refused_for_good, soften_pod
 
@@ -96,7 +96,7 @@ def begun(node: Node, ledger: Ledger, switches: Switches, *, saved: bool, comple
     """
     device_tracker = DeviceTracker(node, reported_before(ledger, node))
     known = {
-        uid: TrackedPod(each.pod, checked_settings(node, each.pod), ran=each.adopted)
+        uid: TrackedPod(each.pod, checked_settings(node, each.pod), ran=each.adopted, remembered=True)
         for uid, each in ledger.pods.items()
     }
     return State(
@@ -122,6 +122,7 @@ def pod_seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
         at: the moment.
         ran: it runs already: adopted, never refused (safety.md S4). A pod that was decided on keeps its flag.
     """
+    state = _brought(state, pod.uid)
     known = state.pods.get(pod.uid)
     pod = as_the_kubelet_sees(pod, state.node.rules, known.pod if known else None)
     if known is not None and known.decided:
@@ -141,13 +142,30 @@ def pod_seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
             return replace(decide_or_set_aside(unplaced(state, pod.uid), pod, at, ran=False), to_report=(pod,))
         if is_open(before):
             return Transition(state.with_pods(replace(last_word(state, known), pod=pod)), (pod,))
-    if known is not None and known.decided and not known.ended and same(known.pod, pod):
+    if known is not None and pod.uid not in at.running and _as_a_newcomer(state, known, pod):
+        state = unplaced(state, pod.uid)
+    elif known is not None and known.decided and not known.ended and same(known.pod, pod):
         return Transition(state.with_pods(replace(known, pod=pod)))
-    if known is not None and known.refusal and pod.uid not in at.running and not same_room(known.pod, pod):
-        state = unplaced(state, pod.uid)  # it asks for another amount before it has a container
     new = pod.uid not in state.ledger.pods or was_set_aside(state.ledger, pod.uid)
     step = decide_or_set_aside(state, pod, at, ran=(ran and new) or (known is not None and known.ran))
     return replace(step, to_report=(pod, *step.to_report))
+
+
+def _brought(state: State, uid: str) -> State:
+    """Record that the watch has brought a pod."""
+    known = state.pods.get(uid)
+    return state.with_pods(replace(known, remembered=False)) if known is not None and known.remembered else state
+
+
+def _as_a_newcomer(state: State, known: TrackedPod, pod: Pod) -> bool:
+    """Say whether a refused pod without a container is to be decided as one that comes now.
+
+    It asks for another amount. Or an earlier agent refused it: the ledger has that it shares the pool, and no more.
+    """
+    if known.refusal is not None:
+        return not same_room(known.pod, pod)
+    record = state.ledger.pods.get(pod.uid)
+    return record is not None and was_refused(record) and not (known.ran or known.ended)
 
 
 def unplaced(state: State, uid: str) -> State:
@@ -180,7 +198,7 @@ def decide(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     before, rules = state.pods.get(pod.uid) or TrackedPod(pod, PodSettings()), state.node.rules
     known = TrackedPod(
         pod, softer(checked_settings(state.node, pod), before.softer), exempt=at.exempt(pod), ran=ran,
-        since=before.since, softer=before.softer, early=before.early,
+        since=before.since, softer=before.softer, early=before.early, remembered=before.remembered,
     )  # fmt: skip
     final = refused_for_good(before, known, rules)
     if final is not None:

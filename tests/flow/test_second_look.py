@@ -396,3 +396,101 @@ def test_an_open_refusal_is_looked_at_each_second(told: Told, clock: Clock) -> N
     told.world.engine.reconcile()
     eventually(lambda: not told.publisher.waiting)
     assert told.world.engine.repair_in() is None
+
+
+@pytest.mark.parametrize("wish", ENDING)
+def test_the_room_of_many_pods_that_are_about_to_leave_counts_together(
+    tmp_path: Path, clock: Clock, wish: str
+) -> None:
+    """A Job of ten small pods has ended, and the next pod needs the room of all of them: it is not ended for that."""
+    with telling(tmp_path, machine="1 socket x 1 node x 16 cores x 1 thread", clock=clock) as told:
+        told.list()
+        jobs = [f"small-{number}" for number in range(10)]
+        for name in jobs:
+            run(told, manifest(name, container(cpu="1")))
+            end(told, name, cpu="1")
+        come(told, second(wish, cpu="14"))
+        assert told.api.condition("job-2")["message"].endswith("; and 7 more pods")
+        for name in jobs:
+            process_ends(told, name)
+        assert (len(CpuSet.parse(told.world.holds("job-2"))), acts(told)) == (14, [])
+
+
+@pytest.mark.parametrize("wish", ENDING)
+def test_a_pod_that_is_kept_on_a_numa_node_holds_room_too(tmp_path: Path, clock: Clock, wish: str) -> None:
+    """It has no CPUs of its own, and the shared ones that it counts on are in the way of the next pod."""
+    with telling(tmp_path, machine="2 sockets x 1 node x 8 cores x 1 thread", clock=clock) as told:
+        told.list()
+        for name in ("other", "job-1"):
+            run(told, manifest(name, container(cpu="6500m"), align="numa"))
+        end(told, "job-1", cpu="6500m")
+        body = second(wish)
+        body["metadata"]["annotations"]["numalign.io/policy"] = "single-numa-node"
+        come(told, body)
+        assert told.api.condition("job-2")["message"].endswith(STANDS)
+        process_ends(told, "job-1")
+        assert (told.world.holds("job-2"), acts(told)) == ("8-13", [])
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_a_refused_pod_is_decided_again_by_the_next_agent(tmp_path: Path, clock: Clock, wish: str) -> None:
+    """The agent is restarted while the holder stands: the pod has no container yet, and gets the room as ever."""
+    with telling(tmp_path, machine=MACHINE, clock=clock) as told:
+        told.list()
+        run(told, manifest("job-1", container(cpu="6")))
+        end(told, "job-1")
+        come(told, second(wish))
+    store, ended = told.world.store, {**manifest("job-1", container(cpu="6")), "status": {"phase": "Succeeded"}}
+    with telling(tmp_path, machine=MACHINE, clock=clock, store=store) as told:
+        told.list(ended, second(wish))
+        told.settled()
+        assert told.world.holds("job-2") == ""
+        process_ends(told, "job-1")
+        assert (told.world.holds("job-2"), acts(told)) == ("1-6", [])
+
+
+def test_the_next_agent_moves_no_container_of_a_refused_pod(tmp_path: Path, clock: Clock) -> None:
+    """It runs on the shared pool since its refusal: there it stays, though there is room by then."""
+    with telling(tmp_path, machine=MACHINE, clock=clock) as told:
+        told.list()
+        run(told, manifest("job-1", container(cpu="6")))
+        run(told, second("run"))
+    store = told.world.store
+    told.world.end("job-1")
+    status = [{"name": "app", "containerID": f"containerd://{container_id('job-2', 'app')}"}]
+    with telling(tmp_path, machine=MACHINE, clock=clock, store=store) as told:
+        told.list({**second("run"), "status": {"phase": "Running", "containerStatuses": status}})
+        told.world.engine.reconcile()
+        told.settled()
+        assert (told.world.holds("job-1"), told.world.holds("job-2")) == ("", "")
+
+
+@pytest.mark.parametrize("wish", ENDING)
+def test_a_pod_that_went_while_no_agent_ran_ends_no_other_pod(tmp_path: Path, clock: Clock, wish: str) -> None:
+    """The saved ledger has it, the list lacks it; a pod of the list needs its room before that list is complete."""
+    with telling(tmp_path, machine=MACHINE, clock=clock) as told:
+        told.list()
+        run(told, manifest("job-1", container(cpu="6")))
+    store = told.world.store
+    told.world.end("job-1")
+    with telling(tmp_path, machine=MACHINE, clock=clock, store=store) as told:
+        told.list(second(wish))
+        told.world.engine.reconcile()
+        told.settled()
+        assert (told.world.holds("job-2"), acts(told)) == ("1-6", [])
+
+
+@pytest.mark.parametrize("wish", ENDING)
+def test_a_pod_that_the_list_has_is_not_about_to_leave(tmp_path: Path, clock: Clock, wish: str) -> None:
+    """The pod of the saved ledger runs: it is named until it is listed, and then the wish is followed."""
+    with telling(tmp_path, machine=MACHINE, clock=clock) as told:
+        told.list()
+        run(told, manifest("job-1", container(cpu="6")))
+    with telling(tmp_path, machine=MACHINE, clock=clock, store=told.world.store) as told:
+        come(told, second(wish))
+        assert "default/job-1 was there before this agent started" in told.api.condition("job-2")["message"]
+        assert acts(told) == []
+        told.list(manifest("job-1", container(cpu="6")), second(wish))
+        told.world.engine.reconcile()
+        told.settled()
+        assert (told.world.holds("job-1"), len(acts(told))) == ("1-6", 1)
