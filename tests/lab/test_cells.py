@@ -19,7 +19,7 @@ from tests.lab.node import Plan, kubelet_config
 from tests.lab.outcomes import FAILED, PASSED, Outcome
 from tests.lab.places import ROOT
 from tests.lab.plane import Plane
-from tests.peers import kubelets, tools
+from tests.peers import kubelets, tools, unserved
 from tests.peers.kubelets import RELEASES
 
 UNRELEASED = Minor.V1_38
@@ -174,20 +174,39 @@ require (
     github.com/spf13/cobra v1.9.1
     k8s.io/api v0.0.0
     sigs.k8s.io/structured-merge-diff/v7 v7.0.1
+    k8s.io/apiextensions-api v0.0.0
+    sigs.k8s.io/iptables-wrappers v1.0.0
 )
 replace k8s.io/api => ./staging/src/k8s.io/api
+replace k8s.io/apiextensions-api => ./staging/src/k8s.io/apiextensions-api
+"""
+MOVED = """package v1
+import internal "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 """
 
 
 def test_a_kubelet_has_the_modules_of_its_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the release asks for, its own version of what lies beside it, and another of what is not served."""
+    """What the release asks for, its own version of what lies beside it; what is not served is another, or made."""
     (tmp_path / "go.mod").write_text(GO_MOD)
+    part = tmp_path / unserved.PARTS[0]
+    part.mkdir(parents=True)
+    for name in ("types.go", "types_test.go", "conversion.go"):
+        (part / name).write_text(MOVED)
     monkeypatch.setattr(tools, "module", lambda *_: tmp_path)
     programs.need("go")
-    made = kubelets.module_of("v1.34.4")
+    files = kubelets.module_of("v1.34.4")
+    made = files.pop("go.mod")
+    assert files == {
+        "apiextensions-api/go.mod": "module k8s.io/apiextensions-api\n\ngo 1.24.0\n",
+        f"apiextensions-api/{unserved.PARTS[0]}/types.go": MOVED.replace("-apiserver/", "-api/"),
+        "iptables-wrappers/go.mod": "module sigs.k8s.io/iptables-wrappers\n\ngo 1.24.0\n",
+        "iptables-wrappers/pkg/iptables/iptables.go": unserved.NO_IPTABLES,
+    }
     for line in (
         "go 1.24.0", "\tk8s.io/kubernetes v1.34.4", "\tgithub.com/spf13/cobra v1.9.1", "\tk8s.io/api v0.34.4",
         "\tk8s.io/api => k8s.io/api v0.34.4", "\tsigs.k8s.io/structured-merge-diff/v7 v7.0.1",
         "\tsigs.k8s.io/structured-merge-diff/v7 => sigs.k8s.io/structured-merge-diff/v7 v7.0.0",
+        "\tk8s.io/apiextensions-api => ./apiextensions-api",
+        "\tsigs.k8s.io/iptables-wrappers => ./iptables-wrappers",
     ):  # fmt: skip
         assert line in made.splitlines()

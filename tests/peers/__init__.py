@@ -69,7 +69,9 @@ def built(target: Path, name: str, files: Callable[[], Mapping[str, str]], *opti
         if part:
             with tempfile.TemporaryDirectory() as folder:
                 for file, text in files().items():
-                    Path(folder, file).write_text(text, "utf-8")
+                    place = Path(folder, file)
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    place.write_text(text, "utf-8")
                 compiled(name, "build", *options, "-o", part, ".", cwd=Path(folder), **go.AS_ASKED)
     return target
 

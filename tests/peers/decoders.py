@@ -47,7 +47,7 @@ def decoder(minor: int) -> Path:
         cuts = enumerate(cut(tools.module(kubelets.MODULE, version)))
         return {
             **{path.name: path.read_text("utf-8") for path in SOURCE.glob("*.go")},
-            **{f"cut{number}.go": text for number, text in cuts}, "go.mod": kubelets.module_of(version),
+            **{f"cut{number}.go": text for number, text in cuts}, **kubelets.module_of(version),
         }  # fmt: skip
 
     options = ("-buildvcs=false", "-mod=mod", "-ldflags=-s -w", "-tags", f"kubelet{minor}")

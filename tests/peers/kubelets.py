@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.peers import CACHE, HERE, KUBERNETES, PeerMissingError, built, go, kube, tools
+from tests.peers import CACHE, HERE, KUBERNETES, PeerMissingError, built, go, kube, tools, unserved
 
 OWN = int(KUBERNETES.split(".")[1])
 """The minor of the lab's own control plane, whose kubelet is a part of the same program (`tests.peers.kube`)."""
@@ -56,7 +56,7 @@ def program(minor: int) -> Path:
     flags = f"-s -w -X {named}.gitVersion={version} -X {named}.gitMajor=1 -X {named}.gitMinor={minor}"
     return built(
         place(minor), f"{source.parent.name} {version}",
-        lambda: {source.name: source.read_text("utf-8"), "go.mod": module_of(version)},
+        lambda: {source.name: source.read_text("utf-8"), **module_of(version)},
         "-buildvcs=false", "-mod=mod", f"-ldflags={flags}",
     )  # fmt: skip
 
@@ -71,18 +71,21 @@ def place(minor: int) -> Path:
     return CACHE / f"{source.parent.name}-{RELEASES[minor]}-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
 
 
-def module_of(version: str) -> str:
-    """The go.mod of a program of a release."""
+def module_of(version: str) -> dict[str, str]:
+    """The go.mod of a program of a release, and the modules that are made for it."""
     found = read((tools.module(MODULE, version) / "go.mod").read_text())
     replaced = [each["Old"]["Path"] for each in found.get("Replace") or () if each["New"]["Path"].startswith(STAGED)]
     beside = f"v0{version.removeprefix('v1')}"  # v1.34.4 of Kubernetes is v0.34.4 of the modules beside it
     asked = {each["Path"]: beside if each["Path"] in replaced else each["Version"] for each in found["Require"]}
     wanted = "".join(f"\t{path} {at}\n" for path, at in {MODULE: version, **asked}.items())
     instead = {path: SERVED[path][at] for path, at in asked.items() if at in SERVED.get(path, {})}
-    others = {**dict.fromkeys(replaced, beside), **instead}
-    staged = "".join(f"\t{path} => {path} {at}\n" for path, at in others.items())
+    others = {path: f"{path} {at}" for path, at in {**dict.fromkeys(replaced, beside), **instead}.items()}
+    made = [path for path in asked if path in unserved.MODULES]
+    others |= {path: unserved.folder(path) for path in made}
+    staged = "".join(f"\t{path} => {at}\n" for path, at in others.items())
     head = f"module numalign.io/tests/peers/release\n\ngo {found['Go']}\n"
-    return f"{head}\nrequire (\n{wanted})\n\nreplace (\n{staged})\n"
+    text = f"{head}\nrequire (\n{wanted})\n\nreplace (\n{staged})\n"
+    return {"go.mod": text, **{name: each for path in made for name, each in unserved.files(path).items()}}
 
 
 def read(text: str) -> dict[str, Any]:
