@@ -249,6 +249,21 @@ def test_a_whole_pod_is_completed_or_begins_again_since_1_38() -> None:
     assert node.shared == "0,3-8,11-15"
 
 
+def test_a_whole_pod_whose_release_was_cut_off_begins_again_since_1_38() -> None:
+    """Its CPUs are in the shared pool already: it is taken as a new one, and its hints are those of a new one."""
+    whole = pod("p", container("a", 2), whole=2)
+    node = Node(EIGHT, "0", minor=Minor.V1_38, gate=True)
+    node.admit(pod("q", container("c", 2)))
+    assert node.admit(whole) == {"a": "2,10"}
+    node.release("q")
+    books = node.ledger.cpus
+    cut = replace(books, assigned={}, shared=books.shared | books.pools["p"])
+    node.ledger = replace(node.ledger, cpus=cut)
+    assert shown(node.provider.pod_hints(node.ledger, whole), EIGHT) == "{0}p"
+    assert node.admit(whole) == {"a": "1,9"}
+    assert node.shared == "0,2-8,10-15"
+
+
 def test_a_whole_pods_memory_is_kept_and_not_completed_since_1_38() -> None:
     """D9 and D27: the pod's blocks are its hint, and a container that lost its own gets none again."""
     desk = Desk(even(2, 4 * GIB), KUBELET, pod_level=True, minor=Minor.V1_38)
