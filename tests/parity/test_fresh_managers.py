@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.parity.reading import Vector
+from agent.model.rules import Minor
+from tests.parity.reading import Vector, of_kubelet
 from tests.parity.running import run
-from tests.peers.oracle import NoOracleError, generate, oracle
+from tests.peers.oracle import EDGES, EDGES_38, NoOracleError, generate, oracle
 
 
 @pytest.mark.go
@@ -32,14 +33,28 @@ def test_rare_machines_are_answered_alike(family: str) -> None:
         program = oracle()
     except NoOracleError as why:
         pytest.skip(str(why))
-    made = generate(program, family, seed=20_260_103, count=150, repeats=8, edges=True)
+    made = generate(program, family, seed=20_260_103, count=150, repeats=8, edges=EDGES)
     assert len(made) > 60
     _check(made, family)
 
 
-def _check(made: list[dict[str, Any]], family: str) -> None:
-    report = run(
+@pytest.mark.go
+@pytest.mark.parametrize("family", ["cpu-take", "cpu", "memory", "node"])
+def test_what_kubelet_1_38_answers_by_rules_of_its_own(family: str) -> None:
+    """Inputs on which its rules act, answered by its own managers now."""
+    try:
+        program = oracle(minor=38)
+    except NoOracleError as why:
+        pytest.skip(str(why))
+    made = generate(program, family, seed=20_260_104, count=150, repeats=8, edges=EDGES_38)
+    assert len(made) > 60
+    _check(made, family, Minor.V1_38)
+
+
+def _check(made: list[dict[str, Any]], family: str, minor: Minor = Minor.V1_36) -> None:
+    vectors = (
         Vector(raw["family"], raw["id"], raw["input"], raw["expected"], tuple(raw.get("quirks", ())), raw["id"])
         for raw in made
     )
+    report = run(of_kubelet(vectors, minor))
     assert report.ok, [(each.vector.id, each.vector.expected, each.got) for each in report.tallies[family].shown]
