@@ -16,7 +16,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ from agent.app.gatekeeper import seen
 from agent.app.gatekeeper.errands import Errands
 from agent.app.gatekeeper.looking_up import LookingUp
 from agent.app.gatekeeper.options import GatekeeperOptions
+from agent.app.gatekeeper.seen_pods import SeenPods
 from agent.errors import KubeError
 from agent.forecast.gate.events import (
     Answer,
@@ -32,12 +33,10 @@ from agent.forecast.gate.events import (
     Event,
     LiftUndecided,
     PatchAnswered,
-    PodGone,
     PodSeen,
 )
 from agent.forecast.gate.state import GateState
 from agent.forecast.gate.step import GateStep, first_act, step
-from agent.forecast.gate.values import GATE
 from agent.kube.client import KubeClient
 from agent.kube.gate.list_watch import Arrived, Left, Listed, ListWatch, News
 from agent.kube.gate.references import References
@@ -60,10 +59,6 @@ SILENT = 150.0
 """Seconds without a word of the API server after which nothing can be decided."""
 SWITCH_EVERY = 60.0
 """Seconds after which the switch is looked after again: something else may have removed it."""
-PATIENCE = 10.0
-"""Seconds between two attempts to lift the gate of one pod."""
-PHANTOM, STALE = 2.0, 10.0
-"""Seconds: a nomination of a gated pod, and ours of a released one, that are older count as left behind."""
 
 _log = logging.getLogger(__name__)
 
@@ -73,23 +68,6 @@ class Core(Protocol):
 
     def __call__(self, state: GateState, events: list[Event], now: float) -> GateStep:
         """See `step`."""
-
-
-@dataclass(slots=True)
-class KnownPod:
-    """A pod that the watch shows.
-
-    Attributes:
-        uid: of it.
-        body: None where it cannot be read.
-        gated_since: seconds since the epoch when our gate was seen first; 0 without it.
-        nominated_since: the same of its nomination.
-    """
-
-    uid: str
-    body: UnboundBody | None
-    gated_since: float = 0.0
-    nominated_since: float = 0.0
 
 
 @dataclass(slots=True)
@@ -133,19 +111,17 @@ class Leader:
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._heard = time.monotonic()
-        self._pods: dict[str, KnownPod] = {}
-        self._gated: dict[str, UnboundBody] = {}
         self._cluster = seen.SeenCluster(wall)
         self._listed: set[str] = set()
         self._events: list[Event] = []
-        self._lifted: dict[str, float] = {}
         self._look_due = self._switch_due = 0.0
         self._faulty = self._looks_up = False
         self.figures = GateFigures(GateState(options=options.decisions))
         self.switch = GateSwitch(client, options.namespace, options.switch, options.name)
-        writer = GateWriter(client, self._affinity_of, leads, between=between, wall=wall)
-        self._errands = Errands(writer, self._answered)
         self._looking_up = LookingUp(References(client, wall=wall), lambda pod: self._answered(PodSeen(pod)))
+        self._pods = SeenPods(wall, self._look_up, self._looking_up.forget, self._lift)
+        writer = GateWriter(client, self._pods.affinity_of, leads, between=between, wall=wall)
+        self._errands = Errands(writer, self._answered)
         self._summaries = seen.Summaries()
         self._watches = self._made(client)
 
@@ -176,8 +152,8 @@ class Leader:
             self._first_act()
             self._looking_up.start()
             self._looks_up = True
-            for known in self._pods.values():
-                self._look_up(known)
+            for body in self._pods.gated():
+                self._look_up(body)
             for kind in (NODES, AGENTS, SUMMARIES):
                 self._watches[kind].start()
             self._until(lambda: len(self._listed) == len(self._watches))
@@ -198,7 +174,7 @@ class Leader:
         asked, behind = dict[str, str](), dict[str, float]()
         while not self._ended():
             self._turn()
-            pods = {each.uid: each.body.pod for each in self._pods.values() if each.body}
+            pods = self._pods.readable()
             left = [each for each in first_act(pods.values()) if asked.get(each.uid) != each.version]
             for effect in left:
                 _log.warning("%s: %s", effect.key, effect.why)
@@ -249,7 +225,7 @@ class Leader:
         if isinstance(news, Listed):
             self._listed.add(news.kind)
         elif news.kind == PODS:
-            yield from self._pod_left(news.key) if isinstance(news, Left) else self._pod(news)
+            yield from self._pods.left(news.key) if isinstance(news, Left) else self._pod(news)
         elif news.kind == NODES:
             yield from self._cluster.node(news.key, None if isinstance(news, Left) else news.value)
         elif news.kind == AGENTS:
@@ -260,42 +236,14 @@ class Leader:
             yield from self._cluster.summary(news.key, None if isinstance(news, Left) else news.value)
 
     def _pod(self, news: Arrived[UnboundBody | UnreadablePod]) -> Iterator[Event]:
-        found, now = news.value, self._wall()
-        known = self._pods.get(news.key)
-        if known is not None and known.uid != found.uid:
-            yield from self._pod_left(news.key)
-            known = None
-        known = known or KnownPod(found.uid, None)
-        self._pods[news.key] = known
-        if isinstance(found, UnreadablePod):
-            known.body, known.gated_since, known.nominated_since = None, 0.0, 0.0
-            if found.gated:
-                self._lift(LiftUndecided(found.uid, found.key, found.version, f"it cannot be read: {found.why}"))
-            return
-        pod = found.pod
-        known.body = found
-        known.gated_since = (known.gated_since or now) if pod.gated else 0.0
-        known.nominated_since = (known.nominated_since or now) if pod.nominated else 0.0
-        if pod.gated:
-            self._gated[found.uid] = found
-            yield from self._cluster.namespaces([pod.pod.namespace])
-            self._look_up(known)
-            return
-        self._gated.pop(found.uid, None)
-        self._looking_up.forget(found.uid)
-        yield PodSeen(pod)
+        found = news.value
+        if isinstance(found, UnboundBody) and found.pod.gated:
+            yield from self._cluster.namespaces([found.pod.pod.namespace])
+        yield from self._pods.arrived(news.key, found)
 
-    def _pod_left(self, key: str) -> Iterator[Event]:
-        known = self._pods.pop(key, None)
-        if known is not None:
-            self._gated.pop(known.uid, None)
-            self._lifted.pop(known.uid, None)
-            self._looking_up.forget(known.uid)
-            yield PodGone(known.uid)
-
-    def _look_up(self, known: KnownPod) -> None:
-        if self._looks_up and known.body is not None and known.body.pod.gated:
-            self._looking_up.see(known.body)
+    def _look_up(self, body: UnboundBody) -> None:
+        if self._looks_up:
+            self._looking_up.see(body)
 
     # ---- what is decided
 
@@ -345,36 +293,19 @@ class Leader:
         return GateStep(made.state, (*effects, *made.effects), made.again)
 
     def _lift(self, effect: LiftUndecided) -> None:
-        """Lift a gate that the decision does not; once in PATIENCE."""
-        now = self._wall()
-        if self._lifted.get(effect.uid, 0.0) <= now:
-            self._lifted[effect.uid] = now + PATIENCE
-            _log.warning("%s: our gate is lifted: %s", effect.key, effect.why)
-            self._errands.send(effect)
+        _log.warning("%s: our gate is lifted: %s", effect.key, effect.why)
+        self._errands.send(effect)
 
     def _look_after(self) -> None:
         """Lift gates that are overdue, count what was left behind, and turn the switch; once in PERIOD."""
         if time.monotonic() < self._look_due:
             return
         self._look_due = time.monotonic() + PERIOD
-        now, longest = self._wall(), self._options.decisions.wait + GRACE
-        phantoms = stale = 0
-        oldest = now
-        for key, known in self._pods.items():
-            if known.body is None:
-                continue
-            pod = known.body.pod
-            late = now - known.nominated_since if known.nominated_since else 0.0
-            if pod.gated:
-                oldest = min(oldest, known.gated_since)
-                phantoms += late > PHANTOM
-                if now - known.gated_since > longest and pod.gates == (GATE,):
-                    why = f"it has had the gate for {now - known.gated_since:.0f} s"
-                    self._lift(LiftUndecided(known.uid, key, pod.version, why))
-            elif pod.condition is not None and pod.condition.node == pod.nominated:
-                stale += late > STALE
+        found = self._pods.left_behind(self._options.decisions.wait + GRACE)
+        for effect in found.overdue:
+            self._pods.lift(effect)
         figures = self.figures
-        figures.phantoms, figures.stale, figures.oldest = phantoms, stale, now - oldest
+        figures.phantoms, figures.stale, figures.oldest = found.phantoms, found.stale, self._wall() - found.oldest
         figures.nodes, figures.usable = self._cluster.known, self._cluster.usable
         self._turn_switch()
 
@@ -430,16 +361,9 @@ class Leader:
         found = list[Event]()
         while not self._answers.empty():
             event = self._answers.get()
-            if isinstance(event, PodSeen):
-                now = self._gated.get(event.pod.pod.uid)
-                if now is None or now.pod.version != event.pod.version:
-                    continue
-            found.append(event)
+            if not isinstance(event, PodSeen) or self._pods.is_current(event):
+                found.append(event)
         return found
-
-    def _affinity_of(self, uid: str) -> Mapping[str, Any]:
-        body = self._gated.get(uid)
-        return body.node_affinity if body else {}
 
     def _hear(self) -> None:
         self._heard = time.monotonic()

@@ -1,0 +1,153 @@
+"""The pods without a node, as the watch shows them: the leader's own record beside the decision. For its thread.
+
+It tells what became of each pod as events, keeps the bodies that patches need, and finds what the decision left
+behind: gates that are overdue, and nominations that stand too long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent.forecast.gate.events import Event, LiftUndecided, PodGone, PodSeen
+from agent.forecast.gate.values import GATE, UnboundPod
+from agent.kube.gate.unbound_pods import UnboundBody, UnreadablePod
+
+PATIENCE = 10.0
+"""Seconds between two attempts to lift the gate of one pod."""
+PHANTOM, STALE = 2.0, 10.0
+"""Seconds: a nomination of a gated pod, and ours of a released one, that are older count as left behind."""
+
+
+@dataclass(slots=True)
+class KnownPod:
+    """A pod that the watch shows.
+
+    Attributes:
+        uid: of it.
+        body: None where it cannot be read.
+        gated_since: seconds since the epoch when our gate was seen first; 0 without it.
+        nominated_since: the same of its nomination.
+    """
+
+    uid: str
+    body: UnboundBody | None
+    gated_since: float = 0.0
+    nominated_since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """What a look at all pods found.
+
+    Attributes:
+        overdue: gates to lift, whatever the decision says.
+        phantoms: gated pods that are nominated for longer than PHANTOM.
+        stale: released pods whose nomination by us is older than STALE.
+        oldest: seconds since the epoch of the oldest gate.
+    """
+
+    overdue: tuple[LiftUndecided, ...]
+    phantoms: int
+    stale: int
+    oldest: float
+
+
+class SeenPods:
+    """The pods.
+
+    Args:
+        wall: seconds since the epoch.
+        look_up: takes a gated pod that is new or has changed.
+        forget: takes the uid of one that is gated no more.
+        lift: takes a gate that is lifted at once.
+    """
+
+    def __init__(
+        self, wall: Callable[[], float], look_up: Callable[[UnboundBody], None], forget: Callable[[str], None],
+        lift: Callable[[LiftUndecided], None],
+    ) -> None:  # fmt: skip
+        self._wall, self._look_up, self._forget, self._lift = wall, look_up, forget, lift
+        self._known: dict[str, KnownPod] = {}
+        self._gated: dict[str, UnboundBody] = {}
+        self._lifted: dict[str, float] = {}
+
+    def arrived(self, key: str, found: UnboundBody | UnreadablePod) -> Iterator[Event]:
+        """Take a pod that is new or has changed."""
+        now, known = self._wall(), self._known.get(key)
+        if known is not None and known.uid != found.uid:
+            yield from self.left(key)
+            known = None
+        known = known or KnownPod(found.uid, None)
+        self._known[key] = known
+        if isinstance(found, UnreadablePod):
+            known.body, known.gated_since, known.nominated_since = None, 0.0, 0.0
+            if found.gated:
+                self.lift(LiftUndecided(found.uid, found.key, found.version, f"it cannot be read: {found.why}"))
+            return
+        pod = found.pod
+        known.body = found
+        known.gated_since = (known.gated_since or now) if pod.gated else 0.0
+        known.nominated_since = (known.nominated_since or now) if pod.nominated else 0.0
+        if pod.gated:
+            self._gated[found.uid] = found
+            self._look_up(found)
+            return
+        self._gated.pop(found.uid, None)
+        self._forget(found.uid)
+        yield PodSeen(pod)
+
+    def left(self, key: str) -> Iterator[Event]:
+        """Take a pod that is out of sight."""
+        known = self._known.pop(key, None)
+        if known is not None:
+            self._gated.pop(known.uid, None)
+            self._lifted.pop(known.uid, None)
+            self._forget(known.uid)
+            yield PodGone(known.uid)
+
+    def gated(self) -> list[UnboundBody]:
+        """Return the pods with our gate."""
+        return [*self._gated.values()]
+
+    def readable(self) -> dict[str, UnboundPod]:
+        """Return the pods that can be read, by uid."""
+        return {each.uid: each.body.pod for each in self._known.values() if each.body}
+
+    def is_current(self, event: PodSeen) -> bool:
+        """Tell whether a gated pod that was looked up has not changed since."""
+        now = self._gated.get(event.pod.pod.uid)
+        return now is not None and now.pod.version == event.pod.version
+
+    def affinity_of(self, uid: str) -> Mapping[str, Any]:
+        """Return a gated pod's spec.affinity.nodeAffinity; called by other threads, too."""
+        body = self._gated.get(uid)
+        return body.node_affinity if body else {}
+
+    def lift(self, effect: LiftUndecided) -> None:
+        """Lift a gate that the decision does not; once in PATIENCE."""
+        now = self._wall()
+        if self._lifted.get(effect.uid, 0.0) <= now:
+            self._lifted[effect.uid] = now + PATIENCE
+            self._lift(effect)
+
+    def left_behind(self, longest: float) -> LeftBehind:
+        """Look at all pods; a gate that is older than `longest` is overdue."""
+        now = oldest = self._wall()
+        phantoms = stale = 0
+        overdue = list[LiftUndecided]()
+        for key, known in self._known.items():
+            if known.body is None:
+                continue
+            pod = known.body.pod
+            late = now - known.nominated_since if known.nominated_since else 0.0
+            if pod.gated:
+                oldest = min(oldest, known.gated_since)
+                phantoms += late > PHANTOM
+                if now - known.gated_since > longest and pod.gates == (GATE,):
+                    why = f"it has had the gate for {now - known.gated_since:.0f} s"
+                    overdue.append(LiftUndecided(known.uid, key, pod.version, why))
+            elif pod.condition is not None and pod.condition.node == pod.nominated:
+                stale += late > STALE
+        return LeftBehind(tuple(overdue), phantoms, stale, oldest)
