@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from agent.forecast.gate.events import Answer, Nominate
+from agent.forecast.gate.events import Answer, Nominate, PodBound
 from agent.forecast.gate.state import Count
 from agent.forecast.gate.step import first_act
 from agent.forecast.gate.telling import chosen
 from agent.forecast.gate.values import GATE, OwnerClock, UnboundPod
 from tests.gate.world import BEGAN, Cluster, cleared, gated, lifted, released, told, ungated
+from tests.world.fleets import BEGAN as PUBLISHED
 
 
 def test_a_gate_whose_time_is_up_is_lifted_without_nomination() -> None:
@@ -125,3 +126,17 @@ def test_a_release_that_fails_after_the_nomination_leaves_no_phantom() -> None:
     effects += cluster.step(after=1.0)
     assert cleared(effects) == {"p": "a"}
     assert released(cluster.step(cluster.done(effects[0]))) == {"p": "a"}
+
+
+@pytest.mark.parametrize(
+    ("at", "counts"), [(PUBLISHED + 5.0, True), (PUBLISHED - 0.5, True), (PUBLISHED - 5.0, False)]
+)
+def test_a_pod_that_was_bound_after_its_nodes_summary_counts_there_until_the_next_one(
+    at: float,
+    counts: bool,  # noqa: FBT001 - of a parametrized test
+) -> None:
+    """A new leader lists it; the API rounds the moment of the binding down by up to a second."""
+    cluster = Cluster("a")
+    cluster.step(PodBound(replace(gated("early", 4), gates=()), "a", at))
+    assert (cluster.where(gated("late", 4)) == {}) is counts
+    assert [*released(cluster.step(cluster.published("a")))] == (["late"] if counts else [])

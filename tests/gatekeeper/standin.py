@@ -11,6 +11,7 @@ import asyncio
 import copy
 import json
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -101,6 +102,9 @@ class StandIn:
         def bound(body: Object) -> None:
             body["spec"]["nodeName"] = node
             body["status"].pop("nominatedNodeName", None)
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp}
+            body["status"].setdefault("conditions", []).append(scheduled)
 
         self.change("pods", key, bound)
 
@@ -278,8 +282,11 @@ class StandIn:
             name, equal, value = each.partition("=")
             if name not in labels or (equal and labels[name] != value):
                 return False
-        unbound = "spec.nodeName=" in request.query.get("fieldSelector", "").split(",")
-        return not (unbound and body.get("spec", {}).get("nodeName"))
+        fields = request.query.get("fieldSelector", "").split(",")
+        if "status.phase=Pending" in fields and body.get("status", {}).get("phase") != "Pending":
+            return False
+        where = body.get("spec", {}).get("nodeName")
+        return not (where if "spec.nodeName=" in fields else "spec.nodeName!=" in fields and not where)
 
 
 def split(path: str) -> tuple[str, str, str]:

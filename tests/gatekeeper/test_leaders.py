@@ -117,6 +117,47 @@ def test_s23_sigterm_finishes_what_is_under_way_removes_the_switch_and_gives_the
     assert cluster.api.get("leases", LEASE)["spec"]["holderIdentity"] == ""
 
 
+def test_a_new_leader_counts_pods_that_were_bound_just_before_it(cluster: Cluster) -> None:
+    """The leader before it knew that pod; the node's summary does not have it yet."""
+    cluster.fill("b", 3, 4)
+    first = cluster.replica()
+    early = cluster.gated("early", 4)
+    until(lambda: cluster.released(early), "the release")
+    cluster.api.bind(early, "a")
+    first.stop()
+    late = cluster.gated("late", 4)
+    second = cluster.replica()
+    cluster.serving()
+    leader = second.gatekeeper.leader
+    assert leader is not None
+    until(lambda: "numalign.io/fit" in str(cluster.api.get("pods", late)["status"]), "the sentence")
+    assert not cluster.released(late)
+    assert not any(cluster.api.promised(late))
+    cluster.publish("a")  # its agent looked, and the pod is gone
+    until(lambda: cluster.released(late), "the release")
+
+
+def test_the_first_decision_of_a_leader_has_all_pods_of_the_first_list(cluster: Cluster) -> None:
+    """The one of higher priority gets the one room, though what it refers to is looked up last."""
+    cluster.fill("b", 3, 4)
+    low = [cluster.gated(f"low-{number}", 4, volumes=[_volume(number)]) for number in range(5)]
+    high = cluster.gated("z-high", 4, priority=7, volumes=[_volume(9)])
+
+    def slow(request: Request) -> int:
+        if request.resource == "persistentvolumeclaims":
+            time.sleep(0.2)
+        return 0
+
+    cluster.api.before = slow
+    cluster.replica()
+    until(lambda: cluster.released(high), "the release")
+    assert not any(map(cluster.released, low))
+
+
+def _volume(number: int) -> dict[str, object]:
+    return {"name": "data", "persistentVolumeClaim": {"claimName": f"data-{number}"}}
+
+
 def test_the_switch_belongs_to_the_deployment(cluster: Cluster) -> None:
     """So that the removal of the Deployment removes it."""
     cluster.replica()

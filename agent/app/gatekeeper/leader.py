@@ -1,10 +1,11 @@
 """What the replica that leads does (safety rule S23).
 
     1  pods without a node are listed; the nominations of those with our gate are cleared before anything else
-    2  Nodes, agents and summaries are listed
-    3  events are gathered for a moment and decided together, effects are sent
-    4  the switch is made while there is something to decide by, and removed while there is not
-    5  at its end: nothing new is sent, what is under way is waited for, and the switch is removed
+    2  Nodes, agents and summaries are listed, and once the pods that are bound and have not started
+    3  the first look-up of each listed pod is waited for
+    4  events are gathered for a moment and decided together, effects are sent
+    5  the switch is made while there is something to decide by, and removed while there is not
+    6  at its end: nothing new is sent, what is under way is waited for, and the switch is removed
 
 A gate is bounded in time here, too, whatever the decision does: a pod that has had ours for longer than the setting
 and GRACE is let go.
@@ -45,7 +46,8 @@ from agent.kube.gate.unbound_pods import UnboundBody, UnreadablePod, unbound
 from agent.kube.gate.writer import GateWriter
 from agent.kube.topology_crd import PATH as TOPOLOGIES
 
-PODS, NODES, AGENTS, SUMMARIES = "pods", "nodes", "agents", "noderesourcetopologies"
+PODS, NODES, AGENTS, SUMMARIES, BOUND = "pods", "nodes", "agents", "noderesourcetopologies", "bound pods"
+STARTING = "status.phase=Pending,spec.nodeName!="
 GATHERED, PERIOD, AT_ONCE = 0.05, 1.0, 0.005
 """Seconds that events are gathered for, between two steps without any or two looks at all pods, and where a step left
 something undecided."""
@@ -53,6 +55,8 @@ MOST_NEWS, MOST_OPEN = 20_000, 1000
 """News that wait, beyond which the watches wait; effects under way, beyond which no step is made."""
 ENDS_WITHIN = 5.0
 """Seconds that requests under way are waited for at the end."""
+KNOWN_WITHIN = 5.0
+"""Seconds that the look-ups of the first list's pods are waited for: a pod must not pass one of higher priority."""
 GRACE = 60.0
 """Seconds beyond the longest wait at which a gate is lifted, whatever the decision says."""
 SILENT = 150.0
@@ -132,9 +136,12 @@ class Leader:
             (NODES, "/api/v1/nodes", seen.node, ()),
             (AGENTS, pods, seen.agent, (("labelSelector", self._options.agents),)),
             (SUMMARIES, TOPOLOGIES, self._summaries.read, ()),
+            (BOUND, "/api/v1/pods", seen.just_bound, (("fieldSelector", STARTING),)),
         )
         return {
-            kind: ListWatch[Any](client, kind, path, keep, self._told, query=query, heard=self._hear)
+            kind: ListWatch[Any](
+                client, kind, path, keep, self._told, query=query, heard=self._hear, once=kind == BOUND
+            )
             for kind, path, keep, query in wanted
         }
 
@@ -156,7 +163,11 @@ class Leader:
                 self._look_up(body)
             for kind in (NODES, AGENTS, SUMMARIES):
                 self._watches[kind].start()
-            self._until(lambda: len(self._listed) == len(self._watches))
+            self._until(lambda: len(self._listed) == len(self._watches) - 1)
+            self._watches[BOUND].start()
+            self._until(lambda: BOUND in self._listed)
+            last = time.monotonic() + KNOWN_WITHIN
+            self._until(lambda: not self._looking_up.behind or time.monotonic() > last)
             again = False
             while not self._ended():
                 self._turn()
@@ -226,6 +237,8 @@ class Leader:
             self._listed.add(news.kind)
         elif news.kind == PODS:
             yield from self._pods.left(news.key) if isinstance(news, Left) else self._pod(news)
+        elif news.kind == BOUND:
+            yield from () if isinstance(news, Left) else (news.value,)
         elif news.kind == NODES:
             yield from self._cluster.node(news.key, None if isinstance(news, Left) else news.value)
         elif news.kind == AGENTS:

@@ -39,14 +39,21 @@ class LookingUp:
         self._now: dict[str, UnboundBody] = {}
         self._due: list[tuple[float, str, str]] = []
         self._last: dict[str, UnboundPod] = {}
+        self._given = self._taken = 0
         self._thread = threading.Thread(target=self._run, name="looking up", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
 
+    @property
+    def behind(self) -> bool:
+        """Tell whether a pod was given whose first look-up has not ended yet."""
+        return self._taken < self._given
+
     def see(self, body: UnboundBody) -> None:
         """Take a gated pod that is new or has changed."""
+        self._given += 1
         self._todo.put(body)
 
     def forget(self, uid: str) -> None:
@@ -75,12 +82,14 @@ class LookingUp:
                 self._last.pop(work, None)
             else:
                 self._now[work.uid] = work
-                self._look(work)
+                self._look(work, first=True)
 
-    def _look(self, body: UnboundBody) -> None:
+    def _look(self, body: UnboundBody, *, first: bool = False) -> None:
         try:
             pod, again = self._references.whole(body)
+            self._taken += first
         except KubeError as error:
+            self._taken += first
             _log.warning("what pod %s refers to is not known yet: %s", body.pod.pod.key, error)
             heapq.heappush(self._due, (self._clock() + AGAIN, body.uid, body.pod.version))
             return

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.app.fleet.objects import name_of, node_object, published
 from agent.app.fleet.reading import AHEAD, summary_in
-from agent.forecast.gate.events import NodeGone, NodeSeen, SummarySeen
+from agent.forecast.gate.events import NodeGone, NodeSeen, PodBound, SummarySeen
 from agent.forecast.gate.values import PublishedSummary, SchedulerNode
 from agent.forecast.node_summary import Decoder, NodeSummary
 from agent.forecast.placing import facts_of
+from agent.kube.gate.unbound_pods import UnboundBody, unbound
 from agent.kube.topology_crd import mark_of
 from agent.model.fields import Field, mapping_of, mappings_in, seconds_of
 from agent.model.rules import Ceilings
@@ -80,6 +81,18 @@ def agent(body: Raw, _known: bool) -> SeenAgent | None:  # noqa: FBT001 - as abo
             since = seconds_of(each.get("lastTransitionTime")) or 0.0
             return SeenAgent(where, ALIVE if each.get("status") == "True" else since)
     return SeenAgent(where, 0.0)
+
+
+def just_bound(body: Raw, _known: bool) -> PodBound | None:  # noqa: FBT001 - as above
+    """Read a pod that is bound and has not started; None where it cannot be read, or has no time of its binding."""
+    found = unbound(body, True)  # noqa: FBT003 - as above
+    where = mapping_of(body.get("spec")).get("nodeName")
+    if not isinstance(found, UnboundBody) or not isinstance(where, str):
+        return None
+    for each in mappings_in(mapping_of(body.get("status")).get("conditions")):
+        if each.get("type") == "PodScheduled" and (at := seconds_of(each.get("lastTransitionTime"))):
+            return PodBound(replace(found.pod, gates=(), nominated=""), where, at)
+    return None
 
 
 class Summaries:

@@ -29,6 +29,21 @@ class PodGone:
 
 
 @dataclass(frozen=True, slots=True)
+class PodBound:
+    """A pod was bound before the gatekeeper began, and has not started: its node's summary may be older than that.
+
+    Attributes:
+        pod: without gate and nomination.
+        node: where it is bound.
+        at: seconds since the epoch of the binding, as the API rounds it down.
+    """
+
+    pod: UnboundPod
+    node: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class LookedUp:
     """Answer of a `LookUp`.
 
@@ -98,7 +113,7 @@ class PatchAnswered:
     version: str = ""
 
 
-Event = PodSeen | PodGone | LookedUp | NodeSeen | NodeGone | SummarySeen | PatchAnswered
+Event = PodSeen | PodGone | PodBound | LookedUp | NodeSeen | NodeGone | SummarySeen | PatchAnswered
 
 # ---- effects
 

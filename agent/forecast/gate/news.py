@@ -23,6 +23,7 @@ from agent.forecast.gate.events import (
     NodeSeen,
     Nominate,
     PatchAnswered,
+    PodBound,
     PodGone,
     PodSeen,
     Release,
@@ -39,6 +40,8 @@ PATCHING = 10.0
 """Seconds that a patch may take; then its pod is decided again."""
 RETRY = 1.0
 """Seconds until a patch that failed is tried again."""
+ROUNDED = 1.0
+"""Seconds that a time of the API may be earlier than what it tells of."""
 LANDINGS = 100
 """Landings elsewhere that are kept."""
 
@@ -108,6 +111,19 @@ def _pod_gone(state: GateState, event: PodGone, now: float) -> GateState:
     state = _shown(state, flight, flight.node, now, inside=inside)
     state = moved(state, event.uid, flight.node, None)
     return _with(state, replace(state.sites[site.name], unclaimed=unclaimed))
+
+
+def _pod_bound(state: GateState, event: PodBound, now: float) -> GateState:
+    """Count a pod on its node until the agent publishes again, unless the summary is newer than the binding."""
+    site, uid = state.sites.get(event.node), event.pod.pod.uid
+    summary = site.published.summary if site and site.published else None
+    if summary is None or uid in state.flights or summary.changed > event.at + ROUNDED:
+        return state
+    flight = Flight(
+        event.pod, state.views.kind_of(event.pod), Count.NOMINATED, event.node, event.node, now, now,
+        bound=event.at, found=now,
+    )  # fmt: skip
+    return moved(state, uid, "", flight)
 
 
 def _forgotten(state: GateState, uid: str) -> GateState:
@@ -304,6 +320,6 @@ def _less(found: Mapping[str, T], *names: str) -> Mapping[str, T]:
 
 
 _TAKERS: Mapping[type, Callable[[GateState, Any, float], GateState]] = {
-    PodSeen: _pod_seen, PodGone: _pod_gone, LookedUp: _found, NodeSeen: _node_seen, NodeGone: _node_gone,
-    SummarySeen: _summary_seen, PatchAnswered: _written,
+    PodSeen: _pod_seen, PodGone: _pod_gone, PodBound: _pod_bound, LookedUp: _found, NodeSeen: _node_seen,
+    NodeGone: _node_gone, SummarySeen: _summary_seen, PatchAnswered: _written,
 }  # fmt: skip

@@ -75,12 +75,15 @@ class ListWatch(Generic[T]):
         keep: see `Reader`; it may raise MalformedError, and the object counts as absent.
         tell: takes news, in order; it may block.
         heard: called whenever the server said something.
+        once: list, and watch nothing.
     """
 
     def __init__(
         self, client: KubeClient, kind: str, path: str, keep: Reader[T], tell: Callable[[News], None], *,
         query: Sequence[tuple[str, str]] = (), heard: Callable[[], None] = lambda: None,
+        once: bool = False,
     ) -> None:  # fmt: skip
+        self._once = once
         self._client, self.kind, self._path, self._query = client, kind, path, tuple(query)
         self._keep, self._tell, self._heard = keep, tell, heard
         self._known: set[str] = set()
@@ -102,6 +105,8 @@ class ListWatch(Generic[T]):
             try:
                 if not self._version:
                     self._list()
+                if self._once:
+                    return
                 self._watch()
                 delay = FIRST
             except (KubeError, MalformedError) as error:
