@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agent.forecast.gate import views
 from agent.forecast.gate.state import Count
 from agent.forecast.gate.values import Gang, UnboundPod
 from tests.gate.world import Cluster, gated, released
@@ -77,3 +78,25 @@ def test_a_gang_that_is_not_all_visible_is_left_to_its_own_queue() -> None:
     assert cluster.where(gated("p", gang=Gang("shop/Job/train", 2))) == {}
     assert released(cluster.step(after=10.0)) == {"p": "a"}
     assert cluster.state.counts[Count.LEFT_TO_QUEUE] == 1
+
+
+def test_kinds_of_pods_beyond_those_whose_views_are_kept_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty kinds wait for what no node has; the last one fits, and is found though views of eight are kept."""
+    monkeypatch.setattr(views, "MOST_KINDS", 8)
+    monkeypatch.setattr(views, "STANDINGS", 0)
+    cluster = Cluster("a").hold("a", 4, 2)
+    large = [gated(f"p{number:02}", 4, created=float(number), memory=f"{number + 1}Mi") for number in range(30)]
+    found, steps = cluster.where(*large, gated("small", 1, created=99.0)), 0
+    while not found and steps < 20:
+        found, steps = released(cluster.step(after=0.01)), steps + 1
+        assert len(cluster.state.views.views) <= 8
+    assert found == {"small": "a"}
+    assert steps > 1
+
+
+def test_a_step_looks_at_few_new_kinds_and_no_pod_passes_an_earlier_one_meanwhile() -> None:
+    """The last of ten kinds fits where the first ones do: the first one gets the room."""
+    cluster = Cluster("a")
+    pods = [gated(f"p{number}", 4, created=float(number), memory=f"{number + 1}Mi") for number in range(10)]
+    assert cluster.where(*reversed(pods)) == {"p0": "a"}
+    assert len(cluster.state.views.views) < len(pods)

@@ -121,6 +121,7 @@ class GateState:
         counts: how often each thing happened since the state was made.
         landings: the last landings elsewhere, oldest first.
         apart: gangs that were not all visible in time: their pods are decided one by one.
+        turn: of the kinds of pods beyond those whose views are kept: where the next step goes on.
         swept: when the age of all summaries was looked at last.
         views: what nodes answered; a memo of pure functions.
         managers: the same of managers.
@@ -134,6 +135,7 @@ class GateState:
     counts: Mapping[Count, int] = field(default_factory=dict, hash=False)
     landings: tuple[Landing, ...] = ()
     apart: frozenset[str] = frozenset()
+    turn: int = 0
     swept: float = 0.0
     views: Views = field(default_factory=Views, compare=False, repr=False)
     managers: Managers = field(default_factory=Managers, compare=False, repr=False)

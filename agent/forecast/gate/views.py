@@ -8,7 +8,7 @@ is a memo: it holds what pure functions of its sites return, and states that sha
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
@@ -19,7 +19,9 @@ from agent.forecast.scheduling import Strategy, needs_of
 from agent.forecast.simulated_nodes import ask_of
 
 MOST_KINDS = 32
-"""Kinds of pods whose views are kept, the latest ones."""
+"""Kinds of pods whose views are kept, however many nodes there are."""
+STANDINGS = 1_000_000
+"""What the kept views hold at most beyond that: kinds times nodes, 150 bytes each."""
 ENOUGH = 50
 """Nodes that are asked for a better place of a pod that one has taken."""
 
@@ -38,9 +40,14 @@ class NodeStanding(IntEnum):
 class RankedNode(NamedTuple):
     """A node in the order of a view: misaligned last, then by score, then by name."""
 
-    misaligned: bool
-    behind: int
-    name: str
+    standing: NodeStanding
+    misaligned: bool = False
+    behind: int = 0
+    name: str = ""
+
+
+APART = {each: RankedNode(each) for each in (NodeStanding.OUT, NodeStanding.BLIND)}
+"""What a view has of each node that it does not rank."""
 
 
 @dataclass(slots=True)
@@ -65,11 +72,14 @@ class View:
 
     def __init__(self, kind: PodKind, strategy: Strategy) -> None:
         self.kind, self._strategy = kind, strategy
-        self._seen: dict[str, NodeSite] = {}
-        self._stands: dict[str, tuple[NodeStanding, RankedNode]] = {}
+        self._sites: Mapping[str, NodeSite] = {}
+        self._stands: dict[str, RankedNode] = {}
         self._lists: dict[NodeStanding, list[RankedNode]] = {
             each: [] for each in NodeStanding if each < NodeStanding.OUT
         }
+        self._blind = 0
+        self._full: set[RankedNode] = set()
+        self._emptied: dict[RankedNode, Reply] = {}
 
     def look(self, sites: Mapping[str, NodeSite], changed: set[str]) -> None:
         """Judge nodes that may have changed, by filters and sums.
@@ -78,12 +88,12 @@ class View:
             sites: all nodes.
             changed: names of those that are not as they were at the last look, or are gone.
         """
+        self._sites = sites
         for name in changed:
             site = sites.get(name)
             if site is None:
                 self._drop(name)
-                self._seen.pop(name, None)
-            elif self._seen.get(name) is not site:
+            else:
                 self._judge(site)
 
     def search(self, budget: AskBudget) -> None:
@@ -91,7 +101,7 @@ class View:
         unasked = self._lists[NodeStanding.UNASKED]
         spent = 0
         while unasked and not (self.takers and self.takers[0] < unasked[0]) and budget.spend():
-            self._ask(self._seen[unasked[0].name])
+            self._ask(self._sites[unasked[0].name])
             spent += 1
             if self.takers and spent >= ENOUGH:
                 return
@@ -100,7 +110,7 @@ class View:
         """Ask nodes for the names of a NotIn, and for pods that may come."""
         unasked = self._lists[NodeStanding.UNASKED]
         while unasked and budget.spend():
-            self._ask(self._seen[unasked[0].name])
+            self._ask(self._sites[unasked[0].name])
 
     @property
     def takers(self) -> list[RankedNode]:
@@ -125,29 +135,34 @@ class View:
     @property
     def all_blind(self) -> bool:
         """Tell whether filters let it go to some node, and none of these can be asked."""
-        known = any(self._lists.values())
-        return not known and any(standing is NodeStanding.BLIND for standing, _ in self._stands.values())
+        return self._blind > 0 and not any(self._lists.values())
 
-    def evictions(self, budget: AskBudget) -> Iterator[tuple[RankedNode, Reply | None]]:
-        """Yield what each node that is short would answer after evictions; stop where the budget is spent."""
-        for place in [*self.short]:
-            site = self._seen[place.name]
-            if site.books is None or site.lowest >= self.kind.pod.priority:
-                continue
-            if self.kind not in site.books.evicting and not budget.spend():
-                return
-            yield place, site.after_eviction(self.kind)
+    def evictions(self, budget: AskBudget) -> list[tuple[RankedNode, Reply]]:
+        """Return what the nodes that are short would answer after evictions, where these make room by sums.
+
+        Each node is asked once; where the budget is spent, the rest is left for the next call.
+        """
+        for place in sorted(self._full):
+            site = self._sites[place.name]
+            if site.books is not None and site.lowest < self.kind.pod.priority:
+                if self.kind not in site.books.evicting and not budget.spend():
+                    break
+                reply = site.after_eviction(self.kind)
+                if reply is not None:
+                    self._emptied[place] = reply
+            self._full.discard(place)
+        return sorted(self._emptied.items())
 
     def standing(self, name: str) -> NodeStanding:
         """Return where a node stands."""
-        return self._stands[name][0] if name in self._stands else NodeStanding.BLIND
+        return self._stands[name].standing if name in self._stands else NodeStanding.BLIND
 
     def _judge(self, site: NodeSite) -> None:
         self._drop(site.name)
-        self._seen[site.name] = site
-        self._put(site, self._by_sums(site))
+        standing = self._by_sums(site)
+        self._put(site, standing)
         books = site.__dict__.get("books")
-        if books is not None and self.kind in books.replies and self.standing(site.name) is NodeStanding.UNASKED:
+        if books is not None and standing is NodeStanding.UNASKED and self.kind in books.replies:
             self._ask(site)
 
     def _by_sums(self, site: NodeSite) -> NodeStanding:
@@ -172,17 +187,24 @@ class View:
         self._put(site, stands.get(reply, NodeStanding.TAKES), misaligned=reply is Reply.TAKES)
 
     def _put(self, site: NodeSite, standing: NodeStanding, *, misaligned: bool = False) -> None:
-        behind = -site.score(self._strategy, self.kind.needs) if standing < NodeStanding.OUT else 0
-        place = RankedNode(misaligned, behind, site.name)
-        self._stands[site.name] = standing, place
-        if standing < NodeStanding.OUT:
-            insort(self._lists[standing], place)
+        if standing >= NodeStanding.OUT:
+            self._stands[site.name] = APART[standing]
+            self._blind += standing is NodeStanding.BLIND
+            return
+        place = RankedNode(standing, misaligned, -site.score(self._strategy, self.kind.needs), site.name)
+        self._stands[site.name] = place
+        insort(self._lists[standing], place)
+        if standing is NodeStanding.SHORT:
+            self._full.add(place)
 
     def _drop(self, name: str) -> None:
-        standing, place = self._stands.pop(name, (NodeStanding.OUT, None))
-        if place is not None and standing < NodeStanding.OUT:
-            found = self._lists[standing]
+        place = self._stands.pop(name, APART[NodeStanding.OUT])
+        self._blind -= place.standing is NodeStanding.BLIND
+        if place.standing < NodeStanding.OUT:
+            found = self._lists[place.standing]
             del found[bisect_left(found, place)]
+            self._full.discard(place)
+            self._emptied.pop(place, None)
 
 
 @dataclass(slots=True)
@@ -220,7 +242,7 @@ class Views:
         if view is None:
             view, self.changed[kind] = View(kind, strategy), {*sites}
         self.views[kind] = view
-        if len(self.views) > MOST_KINDS:
+        if len(self.views) > most_kept(len(sites)):
             oldest = next(iter(self.views))
             del self.views[oldest], self.changed[oldest]
         self._look(view)
@@ -252,3 +274,8 @@ class Views:
         for changed in self.changed.values():
             changed.update(found)
         self.sites = sites
+
+
+def most_kept(nodes: int) -> int:
+    """Return for how many kinds of pods views of so many nodes are kept."""
+    return max(MOST_KINDS, STANDINGS // max(1, nodes))
