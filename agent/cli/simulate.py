@@ -40,6 +40,7 @@ Examples:
   numalign simulate --cluster --pods web.yaml --replicas 20
   numalign simulate --cluster --pods web.yaml --add 2:worker-1
   numalign simulate --cluster --drain worker-3
+  numalign simulate --cluster --pods web.yaml --gatekeeper
   numalign simulate --cluster --policy single-numa-node --nodes pool=batch
   numalign simulate --from fleet.json --pods web.yaml -o json
 """
@@ -101,6 +102,7 @@ def _kinds(_context: click.Context, _option: click.Parameter, values: tuple[str,
               help="Cluster: --policy, --scope and --kubelet change only these: a,b or pool=batch.")  # fmt: skip
 @click.option("--drain", "drained", metavar="NODE", multiple=True, help="Cluster: this node is emptied.")
 @click.option("--add", "more", metavar="K:NODE", multiple=True, help="Cluster: K more nodes like this one.")
+@click.option("--gatekeeper", is_flag=True, help="Cluster: forecast with a gatekeeper, too.")
 @click.option("--root", metavar="MACHINE", multiple=True,
               help="A folder, an archive, lstopo XML, a name, or synthetic:...  [default: this machine]")  # fmt: skip
 @click.option("--machines", metavar="N", type=click.IntRange(1, 10_000), default=1, show_default=True,
@@ -136,7 +138,7 @@ def _kinds(_context: click.Context, _option: click.Parameter, values: tuple[str,
               help="Write to this file instead of the terminal.")  # fmt: skip
 def command(
     *, pods: tuple[Path, ...], cluster: bool, files: tuple[str, ...], kubeconfig: Path | None, context: str,
-    replicas: int | None, selector: str, drained: tuple[str, ...], more: tuple[str, ...],
+    replicas: int | None, selector: str, drained: tuple[str, ...], more: tuple[str, ...], gatekeeper: bool,
     root: tuple[str, ...], machines: int, nodes: tuple[MachineKind, ...],
     configs: tuple[Path, ...], policies: tuple[Policy, ...], scopes: tuple[Scope, ...],
     wishes: tuple[OnMisalignment, ...], exclusives: tuple[str, ...], minor: str | None, strategy: str,
@@ -152,7 +154,8 @@ def command(
 
     With --cluster, every node decides as it is now, by what its agent publishes: whether new pods fit and where, what
     comes back under another policy or kubelet, where the pods of a drained node go, and what the smallest change is
-    that lets all in. It only lists objects, with your own rights. Without --cluster, no cluster is asked.
+    that lets all in. It only lists objects, with your own rights. Without --cluster, no cluster is asked. With
+    --gatekeeper, the same pods are forecast once more, as the gatekeeper would decide for them.
 
     It reads pods, workloads (one pod per node of a DaemonSet, one run of a CronJob), operators' kinds by their pod
     templates, lists of these, and Namespaces (their annotations are the defaults of their pods). A pod counts once,
@@ -163,7 +166,7 @@ def command(
     are simulated all the same); 3 the cluster cannot be read.
     """
     only = {"--from": files, "--kubeconfig": kubeconfig, "--context": context, "--replicas": replicas,
-            "--nodes": selector, "--drain": drained, "--add": more}  # fmt: skip
+            "--nodes": selector, "--drain": drained, "--add": more, "--gatekeeper": gatekeeper}  # fmt: skip
     if cluster or files:
         others = {
             "--root": root, "--node": nodes, "--config": configs, "--on-misalignment": wishes, "--draw": draw,
@@ -176,6 +179,7 @@ def command(
                 pods=pods, replicas=replicas, policy=next(iter(policies), None), scope=next(iter(scopes), None),
                 kubelet=_minor(minor), nodes=selector, drained=drained, added=_added(more),
                 strategy=Strategy(strategy), retries=CLUSTER_RETRIES if retries is None else retries,
+                gatekeeper=gatekeeper,
             ), files, kubeconfig, context, output=output, pods=show_pods, target=target,
         )  # fmt: skip
     _none_of(only, "asks a cluster; add --cluster")
@@ -236,6 +240,8 @@ def _ask_cluster(
 
     if not (options.pods or options.changes or options.drained):
         raise click.UsageError("nothing is asked: add --pods, --drain, --policy, --scope or --kubelet")
+    if options.gatekeeper and not (options.pods or options.drained):
+        raise click.UsageError("--gatekeeper asks about pods that come: add --pods or --drain")
     if options.nodes and not options.changes:
         raise click.UsageError("--nodes says where --policy, --scope or --kubelet change something; add one of them")
     source: Source = FileSource(files)
@@ -253,7 +259,7 @@ def _ask_cluster(
             stream.write(json.dumps(simulate_cluster.as_json(found), indent=2) + "\n")
         else:
             simulate_cluster.print_all(found, pods=pods, stream=stream)
-    sys.exit(_told(found.wrong) or (0 if found.answer.fits else NOT_ALL_IN))
+    sys.exit(_told(found.wrong) or (0 if simulate_cluster.all_in(found) else NOT_ALL_IN))
 
 
 def _told(wrong: tuple[str, ...]) -> int:

@@ -16,6 +16,7 @@ from agent.app.fleet.source import Progress, silent
 from agent.app.simulate.cluster import ClusterForecast
 from agent.app.simulate.cluster_options import WhatIfOptions
 from agent.app.simulate.figures import placement
+from agent.cli import simulate_gate
 from agent.cli.grid import Below, Cell, TextGrid
 from agent.cli.output import many
 from agent.cli.show import PIPE_WIDTH, sentences
@@ -73,6 +74,11 @@ def progress() -> Iterator[Progress]:
         yield told
 
 
+def all_in(found: ClusterForecast) -> bool:
+    """Tell whether every pod fits; with a gatekeeper, where that is asked."""
+    return found.answer.fits if found.gated is None else simulate_gate.all_bound(found)
+
+
 # ---- for programs
 
 
@@ -97,6 +103,7 @@ def as_json(found: ClusterForecast) -> dict[str, Any]:
             for number, (fate, part) in pairs
         ],
         "allSearched": answer.searched,
+        **simulate_gate.as_json(found),
         "notes": list(found.notes),
         "wrong": list(found.wrong),
     }  # fmt: skip
@@ -146,6 +153,7 @@ def print_all(found: ClusterForecast, *, pods: bool, stream: TextIO) -> None:
         sentences(console, [f"gone for good, since nothing makes them again: {names}{more}"], "red")
     if answer.missing:
         _changes(found, console)
+    simulate_gate.print_all(found, console, pods=pods)
     if pods:
         pods_grid(answer.result, [site.name for site in answer.sites]).print(console)
     left = ", ".join(f"{count} × {why}" for why, count in found.left_out.items())

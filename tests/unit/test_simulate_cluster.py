@@ -307,6 +307,7 @@ def test_a_summary_from_before_a_downgrade_is_not_believed(tmp_path: Path) -> No
         (["--policy", "restricted", "--nodes", "none"], "no node named none can be decided by"),
         (["--policy", "restricted", "--nodes", "a=b"], "no node has the labels a=b"),
         (["--nodes", "node-0", "--drain", "node-0"], "--nodes says where"),
+        (["--gatekeeper", "--policy", "restricted"], "--gatekeeper asks about pods that come"),
     ],
 )
 def test_wrong_questions_end_with_2(tmp_path: Path, arguments: list[str], text: str) -> None:
@@ -321,3 +322,51 @@ def test_what_asks_a_cluster_needs_one() -> None:
     result = CliRunner().invoke(command, ["--pods", "x", "--drain", "a"])
     assert result.exit_code == 2
     assert "add --cluster" in result.output
+
+
+def fragmented() -> list[PaperNode]:
+    """Two nodes: one with three CPUs free on each NUMA node, six by sum, and one with seven and eight."""
+    nodes = fleet(2)
+    assert nodes[0].bind(pod_of("four", "4"))
+    assert nodes[0].bind(pod_of("five", "5"))
+    return nodes
+
+
+def test_a_gatekeeper_holds_the_pod_that_a_node_would_refuse(tmp_path: Path) -> None:
+    """Without it the sums lead the third pod to a node that refuses it; with it the pod waits, and is told why."""
+    pods = [workload("web", 3, "6")]
+    asked = ("--gatekeeper", "--retries", "0", "-o", "json")
+    found = answer(call(tmp_path, fragmented(), *asked, pods=pods))["gatekeeper"]
+    assert {name: found["without"][name] for name in ("bound", "refused", "waits")} == {
+        "bound": 2, "refused": 1, "waits": 0,
+    }  # fmt: skip
+    assert {name: found["with"][name] for name in ("bound", "refused", "waits")} == {
+        "bound": 2, "refused": 0, "waits": 1,
+    }  # fmt: skip
+    assert (found["refusalsWithout"], found["counts"]["nominated"]) == (1, 2)
+    (last,) = [each for each in found["pods"] if each["with"]["state"] == "waits"]
+    assert last["without"] == {**last["without"], "state": "refused", "node": "node-0"}
+    assert last["with"]["node"] is None
+    assert "node-0 comes closest" in last["with"]["why"]
+    assert "it waits" not in last["with"]["why"]
+
+
+def test_the_forecasts_stand_beside_each_other(tmp_path: Path) -> None:
+    """The table has both; --show-pods has a row for each pod; the exit code is that of the gatekeeper's forecast."""
+    arguments = ("--gatekeeper", "--scheduler", "most-allocated", "--retries", "0", "--show-pods")
+    result = call(tmp_path, fragmented(), *arguments, pods=[workload("web", 2, "6")])
+    assert re.search(r"refused by their node +2 +0\b", result.stdout)
+    assert re.search(r"bound +0 +2\b", result.stdout)
+    assert re.search(r"default/web-0 +node-0.\(refused\) +node-1", result.stdout)
+    assert result.exit_code == 0
+    assert call(tmp_path, fragmented(), "--gatekeeper", pods=[workload("web", 3, "6")]).exit_code == 1
+
+
+def test_pods_that_are_never_gated_come_first_and_daemons_go_to_their_nodes(tmp_path: Path) -> None:
+    """A pod whose annotation takes it out is bound by sums alone."""
+    out, log = workload("out", 1, "7"), workload("log", 1, "1")
+    out["spec"]["template"]["metadata"]["annotations"] = {"numalign.io/gate": "false"}
+    pods = [workload("web", 1, "7"), out, {**log, "kind": "DaemonSet"}]
+    found = answer(call(tmp_path, fleet(2), "--gatekeeper", "-o", "json", pods=pods))["gatekeeper"]
+    assert found["with"]["bound"] == found["with"]["pods"] == 4
+    assert found["counts"]["nominated"] == 1

@@ -15,13 +15,16 @@ from agent.app.fleet.reading import read_fleet
 from agent.app.fleet.source import Body, Progress, Source, Take, silent
 from agent.app.simulate.cluster_options import WhatIfOptions
 from agent.errors import BadInputError, BadPodError, MalformedError, SettingsError
-from agent.forecast.cluster_question import ClusterAnswer, ClusterQuestion, answer
+from agent.forecast.cluster_question import ClusterAnswer, ClusterQuestion, PlacedAs, answer
 from agent.forecast.cluster_remedies import HelpfulChange, added, remedies
 from agent.forecast.cluster_site import Change, ClusterSite, held_by
 from agent.forecast.fleet.figures import allocatable_of
 from agent.forecast.fleet.values import Fleet, Lack
+from agent.forecast.gate.rehearsal import Rehearsal, rehearse
+from agent.forecast.gate.values import GateOptions
 from agent.forecast.node_summary import Managers
 from agent.forecast.placing import BindingFacts, facts_of
+from agent.forecast.simulation import Fate
 from agent.forecast.workload import WorkloadItem, replicas, role_of, with_defaults
 from agent.forecast.workload_kinds import workload_from
 from agent.host.workloads import Workloads, read_workloads
@@ -44,6 +47,7 @@ class ClusterForecast:
         left_out: why nodes are not in it -> how many.
         notes: what to know, one sentence each.
         wrong: manifests that cannot be read, one sentence each; the others are answered without them.
+        gated: the same pods with a gatekeeper; None where that is not asked.
     """
 
     options: WhatIfOptions
@@ -52,6 +56,13 @@ class ClusterForecast:
     left_out: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     wrong: tuple[str, ...] = ()
+    gated: Rehearsal | None = None
+
+    @property
+    def placed(self) -> tuple[Fate, ...]:
+        """Return the pods that come: new ones, and those of drained nodes."""
+        pairs = zip(self.answer.fates, self.answer.parts, strict=True)
+        return tuple(fate for fate, part in pairs if part is not PlacedAs.RETURNING)
 
 
 class _Recorded:
@@ -138,9 +149,18 @@ def answered(
     told, tried = remedies(
         sites, question, found, lambda: progress("changes tried", next(tries), None)
     ) if options.smallest else ((), True)  # fmt: skip
+    gated = None
+    if options.gatekeeper:
+        pairs = zip(found.fates, found.parts, strict=True)
+        items = [fate.item for fate, part in pairs if part is not PlacedAs.RETURNING]
+        bound = iter(range(1, 2 * len(items) + 2))
+        gated = rehearse(
+            found.sites, items, GateOptions(strategy=options.strategy), question.now,
+            lambda: progress("pods gated", next(bound), len(items)),
+        )  # fmt: skip
     notes = [*fleet.notes, *manifests.sentences(), *_notes(fleet, found, recorded)]
     notes += [] if tried else ["not all changes of the list were tried: the question is large"]
-    return ClusterForecast(options, found, told, left_out, tuple(notes), tuple(map(str, manifests.wrong)))
+    return ClusterForecast(options, found, told, left_out, tuple(notes), tuple(map(str, manifests.wrong)), gated)
 
 
 def _sites(fleet: Fleet, managers: Managers, progress: Progress) -> tuple[list[ClusterSite], dict[str, int]]:

@@ -22,6 +22,7 @@ class WhatIfOptions:
         added: (how many, like which node).
         strategy: how the scheduler scores.
         retries: how often an owner makes a refused pod again.
+        gatekeeper: forecast with a gatekeeper, too.
         smallest: search for the smallest change that lets all in.
     """
 
@@ -35,6 +36,7 @@ class WhatIfOptions:
     added: tuple[tuple[int, str], ...] = ()
     strategy: Strategy = Strategy.LEAST_ALLOCATED
     retries: int = 0
+    gatekeeper: bool = False
     smallest: bool = True
 
     @property

@@ -11,6 +11,7 @@
     release    where a pod goes and which names its NotIn has
     rules      R1 to R7: when a pod may be nominated
     telling    the sentence of a pod that waits
+    rehearsal  what would become of pods: the steps, on nodes and a scheduler on paper
 
 Everything here is a pure function of values: the time is an argument. The decision is the node's own, from its
 summary, so that a pod that is released to a node is refused there only where the node has changed since.

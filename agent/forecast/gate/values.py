@@ -13,6 +13,8 @@ from agent.model.pod import Pod
 
 GATE = "numalign.io/fit"
 """The scheduling gate, and the type of the condition beside it."""
+ASKS = "numalign.io/gate"
+"""The annotation that asks for the gate; "false" takes a pod out."""
 HOSTNAME = "kubernetes.io/hostname"
 """The label that NotIn names nodes by."""
 EVERY = "0.0.0.0"  # noqa: S104 - what the API server takes an absent hostIP for
