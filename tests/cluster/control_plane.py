@@ -216,10 +216,11 @@ class ControlPlane(Api):
         )  # fmt: skip
 
     def start_scheduler(self, config: dict[str, Any]) -> None:
-        """Start kube-scheduler with a KubeSchedulerConfiguration; the connection is added."""
+        """Start kube-scheduler with a KubeSchedulerConfiguration; its client is quick unless that says otherwise."""
         self._link("kube-scheduler")
         file = self.folder / "scheduler.json"
-        connection = {"kubeconfig": str(self.kubeconfig), "qps": 1000, "burst": 1000}
+        limits = {"qps": 1000, "burst": 1000, **config.get("clientConnection", {})}
+        connection = {**limits, "kubeconfig": str(self.kubeconfig)}
         file.write_text(json.dumps({**config, "clientConnection": connection}))
         self._start(
             "kube-scheduler", f"--config={file}", "--bind-address=127.0.0.1", f"--secure-port={free_port()}",
