@@ -201,8 +201,11 @@ class PaperNodes:
 
     # ---- what a test does
 
-    def add(self, name: str, machine: str = MACHINE, settings: Mapping[str, Any] = SETTINGS, **labels: str) -> None:
-        """Add a node with its agent, Ready both, and publish it."""
+    def add(
+        self, name: str, machine: str = MACHINE, settings: Mapping[str, Any] = SETTINGS, *, old: float = 0.0,
+        **labels: str,
+    ) -> None:  # fmt: skip
+        """Add a node with its agent, Ready both, and publish it; what it says is `old` seconds old."""
         run = DryRun(managers_of(machine, settings))
         (stored,) = self.cluster.create(node(name, **{HOSTNAME: name, **labels}))
         managers = run.node
@@ -214,7 +217,8 @@ class PaperNodes:
         uid = stored["metadata"]["uid"]
         loop = TopologyLoop(
             TopologyPublisher(self._client, says_the_same), name, snapshot=lambda: run.state, node_uid=lambda: uid,
-            enforcing=lambda: True, problem=print, summary=SummaryText(lambda: self._settings).of,
+            enforcing=lambda: True, problem=print,
+            summary=SummaryText(lambda: self._settings, wall=lambda: time.time() - old).of,
         )  # fmt: skip
         with self._lock:
             self.nodes[name] = PaperNode(run, loop, uid)
