@@ -31,6 +31,7 @@ from tests.cluster.nodes import MERGE
 from tests.cluster.objects import Object
 from tests.patience import until
 
+POLL = 0.1
 SKEWED = """
 import sys, time
 by, real = float(sys.argv.pop(1)), time.time
@@ -81,11 +82,13 @@ class LiveGate:
 
     def leads(self) -> GateProcess:
         """Wait until a replica decides, and pods that ask are gated; one is started where none lives."""
-        if not any(each.lives for each in self.replicas):
-            inherit(self.cluster)
-            self.replica()
-        until(lambda: self.leaders, "a leader")
-        until(self.gating, "the gate")
+        def serving() -> bool:
+            if not any(each.lives for each in self.replicas):
+                inherit(self.cluster)
+                self.replica()
+            return bool(self.leaders) and self.gating()
+
+        until(serving, "a leader that decides", pause=POLL)
         return self.leaders[0]
 
     def gating(self) -> bool:

@@ -129,7 +129,7 @@ def killed(gate: LiveGate, number: int, resource: str, when: str) -> float:
         leader.end(signal.SIGKILL)
         assert gate.phantoms() == ({*names} if (resource, when) != (SPEC, AFTER) else set())
     inherit(gate.cluster)
-    began = until(heir.led_at, "the next leader")
+    began = until(heir.led_at, "the next leader", pause=0.05)
     last = began
     while time.time() < began + 2.0:
         if gate.phantoms():

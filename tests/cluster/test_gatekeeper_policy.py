@@ -85,7 +85,7 @@ def test_a_gated_pod_is_nominated_and_released_with_nodes_to_avoid(gates: Gates)
         more: Object = {"affinity": {"nodeAffinity": affinity}} if affinity else {}
         body = gates.create(f"released-{number}", **more)
         told = FitCondition(fits=True, reason="Chosen", message="a: its decision takes the pod")
-        first = status_patch(*names(body), nominated="a", condition=told, now=1.8e9)
+        first = status_patch(*names(body), nominated="a", condition=told, since=1.8e9)
         stored = gates.patch(body, first, "/status")
         assert stored["status"]["nominatedNodeName"] == "a"
         assert "409" in gates.refusal(body, first, "/status")

@@ -10,7 +10,7 @@ from agent.forecast.gate.events import Answer, Nominate, PodBound
 from agent.forecast.gate.state import Count
 from agent.forecast.gate.step import first_act
 from agent.forecast.gate.telling import chosen
-from agent.forecast.gate.values import GATE, OwnerClock, UnboundPod
+from agent.forecast.gate.values import GATE, FitCondition, OwnerClock, UnboundPod
 from tests.gate.world import BEGAN, Cluster, cleared, gated, lifted, released, told, ungated
 from tests.world.fleets import BEGAN as PUBLISHED
 
@@ -45,6 +45,15 @@ def test_the_wait_counts_from_the_moment_that_our_gate_is_the_last() -> None:
     assert lifted(cluster.step(after=1000.0)) == {}
     cluster.step(replace(queued, gates=(GATE,), version="2"), cluster.published("a"))
     assert cluster.state.waiting["p"].until == cluster.now + 600.0
+
+
+@pytest.mark.parametrize(("before", "left"), [(100.0, 500.0), (-3600.0, 600.0)], ids=["before", "of the future"])
+def test_a_new_leader_counts_a_wait_from_the_moment_that_the_condition_has(before: float, left: float) -> None:
+    """A leader whose clock was ahead adds nothing."""
+    cluster = Cluster("a").hold("a", 2, 2)
+    condition = FitCondition(fits=False, reason="Waiting", message="a comes closest")
+    cluster.step(gated("p", 3, condition=condition, told=BEGAN - before))
+    assert cluster.state.waiting["p"].until == BEGAN + left
 
 
 @pytest.mark.parametrize(

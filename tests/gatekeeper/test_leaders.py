@@ -259,6 +259,28 @@ def test_s23_a_gate_is_bounded_in_time(cluster: Cluster) -> None:
     assert "affinity" not in body["spec"]
 
 
+def test_s23_a_gate_is_bounded_in_time_over_all_leaders(cluster: Cluster) -> None:
+    """The condition tells the next one when the wait began, though its sentence was written again since."""
+    cluster.fill("a", 3, 3)
+    cluster.fill("b", 3, 3)
+    key = cluster.gated("web", 3)
+    first = cluster.replica(wait=5.0)
+
+    def told() -> dict[str, str]:
+        found = cluster.api.get("pods", key)["status"]["conditions"]
+        return next(({**each} for each in found if each["type"] == GATE), {})
+
+    before = until(told, "the sentence")
+    time.sleep(2.0)
+    cluster.fill("b", 1)
+    first.stop()
+    began = time.monotonic()
+    cluster.replica(wait=5.0)
+    until(lambda: cluster.released(key), "the end of its wait")
+    assert time.monotonic() - began < 4.5
+    assert told()["lastTransitionTime"] == before["lastTransitionTime"]
+
+
 def test_s23_a_gate_is_bounded_in_time_though_the_decision_fails(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -192,12 +192,20 @@ class LiftUndecided:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Patch a pod's status with our condition; sent only where the sentence differs from the one that stands."""
+    """Patch a pod's status with our condition; sent only where the sentence differs from the one that stands.
+
+    Attributes:
+        uid, key: of the pod.
+        version: resourceVersion that the patch requires.
+        condition: False, with the sentence.
+        since: seconds since the epoch at which its wait began; the condition carries it to the next leader.
+    """
 
     uid: str
     key: str
     version: str
     condition: FitCondition
+    since: float
 
 
 @dataclass(frozen=True, slots=True)

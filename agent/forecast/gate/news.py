@@ -87,7 +87,7 @@ def _adopted(state: GateState, pod: UnboundPod, now: float) -> GateState:
 def _began(pod: UnboundPod, waiter: Waiter | None, now: float) -> float:
     """Return when a wait began: a new leader goes on with the one that the condition tells of."""
     waits = waiter is None and pod.condition is not None and not pod.condition.fits
-    return pod.told if waits and pod.told else now
+    return min(pod.told, now) if waits and pod.told else now
 
 
 def _flight_seen(state: GateState, flight: Flight, pod: UnboundPod) -> GateState:

@@ -291,7 +291,7 @@ class _Work:
         pod = waiter.pod
         if condition == pod.condition:
             return waiter
-        self.effects.append(Tell(pod.pod.uid, pod.pod.key, pod.version, condition))
+        self.effects.append(Tell(pod.pod.uid, pod.pod.key, pod.version, condition, waiter.since))
         return replace(waiter, busy=self.now + PATCHING)
 
 

@@ -154,8 +154,8 @@ class UnboundPod:
         gates: spec.schedulingGates.
         nominated: status.nominatedNodeName, "" for none.
         condition: ours, None where it has none.
-        told: seconds since the epoch of that condition's last change of status, 0 for none: a new leader counts the
-            wait from there.
+        told: seconds since the epoch of that condition's last change, 0 for none: where it is False, a new leader
+            counts the wait from there.
         placing: selector, required affinity, tolerations, and what else decides and is unseen.
         claims: of volumes.
         ports: of the host.

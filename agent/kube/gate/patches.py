@@ -24,7 +24,7 @@ MOST_MESSAGE = 2000
 
 
 def status_patch(
-    uid: str, version: str, *, nominated: str | None = None, condition: FitCondition | None = None, now: float = 0.0
+    uid: str, version: str, *, nominated: str | None = None, condition: FitCondition | None = None, since: float = 0.0
 ) -> Json:
     """Make a patch of pods/status.
 
@@ -33,13 +33,13 @@ def status_patch(
         version: resourceVersion that the pod must have.
         nominated: the node to name; "" clears the field, None leaves it.
         condition: ours, None to leave it.
-        now: seconds since the epoch.
+        since: seconds since the epoch, of the condition's last change.
     """
     status: Json = {}
     if nominated is not None:
         status["nominatedNodeName"] = nominated or None
     if condition is not None:
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since))
         status["conditions"] = [
             {"type": GATE, "status": "True" if condition.fits else "False", "reason": condition.reason,
              "message": condition.message[:MOST_MESSAGE], "lastTransitionTime": stamp}

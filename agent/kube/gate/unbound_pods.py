@@ -15,7 +15,7 @@ from agent.errors import MalformedError
 from agent.forecast.gate.values import EVERY, GATE, FitCondition, Gang, HostPort, UnboundPod
 from agent.forecast.placing import placing_of
 from agent.kube.objects.pod_objects import seen
-from agent.model.fields import Field, mapping_of, mappings_in, plain
+from agent.model.fields import Field, mapping_of, mappings_in, plain, seconds_of
 from agent.model.object_ids import ObjectId, owners_of
 
 Raw = Mapping[str, Any]
@@ -91,7 +91,8 @@ def unbound(body: Raw, known: bool) -> UnboundBody | UnreadablePod | None:  # no
     name = owner.key.partition("/")[2] if owner else ""
     found = UnboundPod(
         pod=pod, version=version, gates=gates, nominated=nominated, condition=_condition(status),
-        placing=placing, ports=tuple(_ports(spec)), never_preempts=spec.get("preemptionPolicy") == "Never",
+        told=_told(status), placing=placing, ports=tuple(_ports(spec)),
+        never_preempts=spec.get("preemptionPolicy") == "Never",
         owner=f"{owner.kind} {name}" if owner else "", gang=_group(metadata, spec, pod.namespace),
         deleting="deletionTimestamp" in metadata,
     )  # fmt: skip
@@ -108,6 +109,11 @@ def _condition(status: Raw) -> FitCondition | None:
             text = plain(message[:SENTENCE]) if isinstance(message, str) else ""
             return FitCondition(each.get("status") == "True", _word(each.get("reason")), text)
     return None
+
+
+def _told(status: Raw) -> float:
+    found = (each for each in mappings_in(status.get("conditions"), MOST) if each.get("type") == GATE)
+    return next((seconds_of(each.get("lastTransitionTime")) or 0.0 for each in found), 0.0)
 
 
 def _ports(spec: Raw) -> Iterator[HostPort]:

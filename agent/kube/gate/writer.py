@@ -70,13 +70,13 @@ class GateWriter:
         if isinstance(effect, ClearNomination):
             body = status_patch(effect.uid, effect.version, nominated="")
         else:
-            body = status_patch(effect.uid, effect.version, condition=effect.condition, now=self._wall())
+            body = status_patch(effect.uid, effect.version, condition=effect.condition, since=effect.since)
         answer, version = self._patch(effect.key, body, "/status")
         return PatchAnswered(effect, answer, version=version)
 
     def _nominated(self, effect: Nominate) -> PatchAnswered:
         body = status_patch(
-            effect.uid, effect.version, nominated=effect.node, condition=effect.condition, now=self._wall()
+            effect.uid, effect.version, nominated=effect.node, condition=effect.condition, since=self._wall()
         )
         answer, version = self._patch(effect.key, body, "/status")
         if answer is not Answer.DONE:
