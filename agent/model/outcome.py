@@ -35,6 +35,11 @@ UNSAVED = "unsaved"
 ends it."""
 HOLDER = "holder"
 """The fact of a refusal that says which pod holds the room that is about to leave it."""
+NAMED = "holderNamed"
+"""The same with the names of pods of other namespaces: for operators alone."""
+FOREIGN = "foreign"
+"""The fact of a refusal that a pod of another namespace is in the way: name and amounts are for operators alone."""
+FOREIGN_FIRST = "it fits now, and would delay a pod of another namespace that came before"
 AS_OF = "as of this decision: "
 """Before what the last word says of a holder, which may have left since."""
 COUNTED = "counted"
@@ -99,7 +104,12 @@ class Refusal:
 
     @property
     def details(self) -> str:
-        """What follows the message: the cause, unless the managers' sentence has its numbers, and the holder."""
+        """What follows the message: the cause, unless the managers' sentence has its numbers, and the holder.
+
+        A pod of another namespace is not named: a pod's condition and Events are read by its own tenant.
+        """
+        if FOREIGN in self.facts:
+            return FOREIGN_FIRST
         numbers, known = _NUMBER.findall(self.cause.text), _NUMBER.findall(self.message)
         told = self.reason is not Reason.TOPOLOGY and set(numbers) <= set(known)
         return "; ".join(filter(None, ("" if told else self.cause.text, self.holder)))
@@ -111,16 +121,17 @@ class Refusal:
 
     @property
     def plain(self) -> str:
-        """What it means, for tables and pages: the cause, else the message, and the holder."""
-        said = self.cause.text or self.message
-        return said if self.holder in said else f"{said}; {self.holder}"
+        """What it means, for tables and pages of operators: the cause, else the message, and the holder."""
+        said, holder = self.cause.text or self.message, str(self.facts.get(NAMED, self.holder))
+        return said if holder in said else f"{said}; {holder}"
 
     def as_of(self) -> Refusal:
         """Name the holder as of this decision, for the last word; itself where no holder is named."""
         holder = self.holder
         if not holder or holder.startswith(AS_OF):
             return self
-        return replace(self, facts={**self.facts, HOLDER: f"{AS_OF}{holder}"})
+        names = self.facts.keys() & {HOLDER, NAMED}
+        return replace(self, facts={**self.facts, **{name: f"{AS_OF}{self.facts[name]}" for name in names}})
 
     def to_json(self) -> dict[str, object]:
         """The refusal for programs."""

@@ -132,7 +132,7 @@ def decide_pod(
     if unwritable:  # what ended may hold the room only because that could not be saved
         return unheld(node, ledger, pod.uid), replace(known, refusal=not_saved(unwritable), unsaved=True)
     if isinstance(outcome, Admitted):
-        refusal = behind(node, holding)
+        refusal = behind(node, holding, pod.namespace)
     else:
         refusal = explained(outcome.refusal, ledger, node.inventory, pod)  # the ledger after it may lack what it held
         ledger = outcome.ledger

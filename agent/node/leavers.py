@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from agent.core.admission.waiting import FINAL, OPEN
 from agent.core.devices.kubelet import handed_over
-from agent.model.outcome import HOLDER, Admitted, Reason
+from agent.model.outcome import HOLDER, NAMED, Admitted, Reason
 from agent.model.pod import Stage
 from agent.model.rules import OnMisalignment
 from agent.node.state import State
@@ -76,10 +76,14 @@ def held_up(state: State, known: TrackedPod, now: float, running: Collection[str
     alone = (each for each in near[:MOST_TRIED] if _fits(state, known, (each,)))
     found = [one] if (one := next(alone, None)) else near
     more = f"; and {len(found) - MOST_NAMED} more pods" if len(found) > MOST_NAMED else ""
-    text = "; ".join(_sentence(state, each) for each in found[:MOST_NAMED]) + more
+    text, named = (
+        "; ".join(_sentence(state, each, space) for each in found[:MOST_NAMED]) + more
+        for space in (known.pod.namespace, "")
+    )
     since = known.since or now
     young = now - since < LEAVES_WITHIN and not waits(known, state.node.rules)
-    facts = {**refusal.facts, HOLDER: text, **({OPEN: True} if young else {})}
+    facts = {**refusal.facts, HOLDER: text, **({NAMED: named} if named != text else {})}
+    facts |= {OPEN: True} if young else {}
     found_so = replace(known, refusal=replace(refusal, facts=facts), since=since)
     return found_so if young or is_followed(state, known, running) else last_word(state, found_so)
 
@@ -115,10 +119,12 @@ def _fits(state: State, known: TrackedPod, gone: Sequence[TrackedPod]) -> bool:
     return isinstance(node.admit(ledger, pod, known.settings), Admitted)
 
 
-def _sentence(state: State, known: TrackedPod) -> str:
+def _sentence(state: State, known: TrackedPod, space: str) -> str:
+    """Say what a pod is about to do; to another namespace without its name, where one is given."""
     if known.ended:
         unread = state.broken or not state.listed
         what = "has ended, and what it held is not free yet" if unread else "has ended, its cgroup is still there"
     else:
         what = WORDS.get(known.pod.stage, UNLISTED)
-    return f"{known.pod.key} {what}"
+    name = known.pod.key if space in ("", known.pod.namespace) else "a pod of another namespace"
+    return f"{name} {what}"

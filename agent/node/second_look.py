@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from agent.core.admission.waiting import FINAL, OPEN, held_back_by
-from agent.model.outcome import HOLDER, Refusal
+from agent.model.outcome import HOLDER, NAMED, Refusal
 from agent.model.rules import OnMisalignment
 from agent.node import transitions
 from agent.node.deciding import decide_pod
@@ -120,7 +120,7 @@ def _decided_now(state: State, known: TrackedPod, was: Refusal, at: Moment) -> T
         line=queue_of(state.pods, node.rules, but=uid), judge=at.judge,
     )  # fmt: skip
     if new.refusal is None or FINAL in new.refusal.facts or new.refusal is was:
-        facts = {name: fact for name, fact in was.facts.items() if name != HOLDER}
+        facts = {name: fact for name, fact in was.facts.items() if name not in (HOLDER, NAMED)}
         new = replace(known, refusal=replace(was, facts=facts))
     else:
         new = at.told(node, state.ledger, new, given)

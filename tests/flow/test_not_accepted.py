@@ -139,7 +139,7 @@ def test_a_refusal_for_a_pod_that_the_kubelet_may_yet_refuse_is_open(told: Told,
     """Bound, granted, and then Failed by the kubelet: the pod that lacked its room gets it, and is not ended."""
     come(told, named("first", conditions=[SCHEDULED]))
     come(told, manifest("next", container(cpu="4"), created=1, on_misalignment=wish))
-    said = "tenant/first is bound to this node, and the kubelet has said nothing of it yet"
+    said = "a pod of another namespace is bound to this node, and the kubelet has said nothing of it yet"
     assert said in told.api.condition("next")["message"]
     come(told, named("first", phase="Failed", reason="OutOfcpu"))
     assert told.world.holds("next") == "1-4"
@@ -147,15 +147,20 @@ def test_a_refusal_for_a_pod_that_the_kubelet_may_yet_refuse_is_open(told: Told,
     assert told.api.deadlines("next") == []
 
 
-def test_a_pod_that_is_being_deleted_is_named(told: Told) -> None:
+@pytest.mark.parametrize(("space", "name"), [("tenant", "tenant/first"), ("default", "a pod of another namespace")])
+def test_a_pod_that_is_being_deleted_is_named_in_its_own_namespace(told: Told, space: str, name: str) -> None:
     """What it holds is its own until its processes have ended; the pod that lacks it is told so."""
     come(told, named("first", **STARTED))
     body = named("first", **STARTED)
     body["metadata"]["deletionTimestamp"] = LEAVING
     come(told, body)
     assert told.world.holds("first") == "1-6,8-15"
-    come(told, manifest("next", container(cpu="4"), created=1))
-    assert "tenant/first is being deleted, and has not ended yet" in told.api.condition("next")["message"]
+    come(told, manifest("next", container(cpu="4"), created=1, namespace=space))
+    sentence = "is being deleted, and has not ended yet"
+    assert f"{name} {sentence}" in told.api.condition("next")["message"]
+    refusal = told.world.engine.pods["next"].refusal
+    assert refusal is not None
+    assert f"tenant/first {sentence}" in refusal.plain
 
 
 def test_a_pod_whose_container_exists_is_not_about_to_leave(told: Told) -> None:
@@ -163,5 +168,5 @@ def test_a_pod_whose_container_exists_is_not_about_to_leave(told: Told) -> None:
     come(told, named("first", conditions=[SCHEDULED]))
     told.world.engine.containers_seen({"a" * 64: ("first", "app")})
     come(told, manifest("next", container(cpu="4"), created=1, on_misalignment="fail"))
-    assert "tenant/first" not in told.api.condition("next")["message"]
+    assert "is bound to this node" not in told.api.condition("next")["message"]
     assert len(told.api.deadlines("next")) == 1

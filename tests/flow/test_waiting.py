@@ -72,6 +72,18 @@ def test_s11_a_small_pod_neither_passes_to_the_harm_of_the_head_nor_is_blocked_b
     assert verdicts(world).verdict("shares") == ""
 
 
+def test_a_pod_is_not_told_which_pod_of_another_namespace_holds_it_back(world: World) -> None:
+    """The runtime's answer becomes an Event of the pod; operators read the name and the amounts on the page."""
+    world.run(manifest("holder", container(cpu="2")))
+    world.see(manifest("head", container(cpu="3"), created=1, namespace="bank", **WAIT))
+    world.see(manifest("small", container(cpu="1"), created=2, **WAIT))
+    refusal = world.engine.pods["small"].refusal
+    assert refusal is not None
+    told = "it fits now, and would delay a pod of another namespace that came before"
+    assert verdicts(world).verdict("small") == refusal.text == f"{BEHIND}: {told}"
+    assert refusal.plain == "it fits now, and would delay bank/head, which waits for 3 CPUs (1 pod waits before it)"
+
+
 def test_s11_what_can_never_fit_is_refused_at_once(world: World) -> None:
     """Nobody waits for more than an empty node has; the refusal is for good and says so."""
     world.see(manifest("huge", container(cpu="9"), **WAIT))

@@ -26,7 +26,7 @@ from agent.core.devices.kubelet import explained
 from agent.core.request.amounts import pod_exclusive_count, pod_limits, pod_memory_requests
 from agent.core.request.annotations import PodSettings
 from agent.model.ledger import Ledger
-from agent.model.outcome import Admitted, Reason, Refusal
+from agent.model.outcome import FOREIGN, Admitted, Reason, Refusal
 from agent.model.pod import Pod
 from agent.model.quantity import units
 
@@ -111,13 +111,19 @@ def held_back_by(
     return tuple(holding) if holding and not _harmless(node, without, within, holding[0]) else ()
 
 
-def behind(node: Node, holding: Sequence[Waiting]) -> Refusal:
-    """Refuse a newcomer that fits because of the pods that hold it back, with what the first of them asks for."""
+def behind(node: Node, holding: Sequence[Waiting], namespace: str) -> Refusal:
+    """Refuse a newcomer of a namespace that fits because of the pods that hold it back.
+
+    What the first of them asks for is among the facts.
+    """
     first = holding[0].pod
     memory = pod_memory_requests(first, node.rules) if node.rules.memory.static else {}
     devices = {name: units(milli) for name, milli in pod_limits(first).items() if "/" in name}
     asked = {"cpu": pod_exclusive_count(first, node.rules), **memory, **devices}
-    facts = {"before": len(holding), "first": first.key, "requested": {name: n for name, n in asked.items() if n}}
+    facts: dict[str, object] = {
+        "before": len(holding), "first": first.key, "requested": {name: n for name, n in asked.items() if n},
+        **({FOREIGN: True} if first.namespace != namespace else {}),
+    }  # fmt: skip
     return Refusal(Reason.BEHIND, BEHIND, facts=facts)
 
 
