@@ -10,6 +10,9 @@ who has CPUs of his own. Nobody else may be on them:
   without NRI, starts on all CPUs (deploy/docs/nri.md). Before that its overlaps are those of newcomers. The pause
   process of a pod and what runc has not yet made a container's program are counted apart, too.
 - Who had CPUs of his own keeps them for as long as he runs, whatever a later ledger says (safety.md S13).
+- From Linux 7.0 on systemd empties the set of a cgroup that holds processes (deploy/docs/kernel.md), and its
+  containers have all CPUs until numalign has written the set again. Such an overlap is counted apart while it is
+  shorter than `EMPTIED_WITHIN`: the guest is emulated, and its agent shares a processor with all that starts.
 - A thread that may run where its cgroup may not counts like an overlap where these are another one's CPUs. Elsewhere
   it counts when it lasts: while one write of a set lasts, the kernel changes one thread after the other.
 """
@@ -32,9 +35,11 @@ IN_A_ROW = 2
 """Sweeps that must have the same: one cgroup is read after the other, and a plan writes one after the other."""
 LASTING = 20
 """Sweeps (of which more than ten are made in a second) after which a thread has been left behind by the kernel."""
+EMPTIED_WITHIN = 5.0
+"""Seconds."""
 APP, PAUSE, INIT = "app", "pause", "init"
-NEWCOMER, ONCE = "of newcomers", "seen once"
-APART = {PAUSE: "with a pause process", INIT: "with runc init", NEWCOMER: NEWCOMER, ONCE: ONCE}
+NEWCOMER, EMPTIED, ONCE = "of newcomers", "emptied by systemd", "seen once"
+APART = {PAUSE: "with a pause process", INIT: "with runc init", **{name: name for name in (NEWCOMER, EMPTIED, ONCE)}}
 """Overlaps that are counted and are nobody's fault: what they are called in the report."""
 
 
@@ -128,9 +133,14 @@ class Verdict:
     longest: dict[str, int] = field(default_factory=dict)
 
 
-def judged(seen: Sweeps) -> Verdict:
-    """Who was on CPUs that another one has for himself, and threads that were outside their cgroup."""
-    judge = _Judge(seen)
+def judged(seen: Sweeps, *, emptied: bool = False) -> Verdict:
+    """Who was on CPUs that another one has for himself, and threads that were outside their cgroup.
+
+    Args:
+        seen: the sweeps.
+        emptied: the kernel is one on which systemd empties the sets of cgroups that hold processes.
+    """
+    judge = _Judge(seen, emptied=emptied)
     for span in seen.spans:
         judge.look(span)
     judge.end()
@@ -140,9 +150,10 @@ def judged(seen: Sweeps) -> Verdict:
 class _Judge:
     """Goes through the spans in order, and knows of each container what it was."""
 
-    def __init__(self, seen: Sweeps) -> None:
+    def __init__(self, seen: Sweeps, *, emptied: bool) -> None:
         self.verdict = Verdict()
-        self._seen = seen
+        self._seen, self._emptied = seen, emptied
+        self._since: dict[tuple[str, str], float] = {}
         self._pinned: dict[str, CpuSet] = {}
         self._whole: dict[str, CpuSet] = {}
         """Of those, all that they have: a mixed set holds shared CPUs, too."""
@@ -168,8 +179,11 @@ class _Judge:
             self._apart(kind, owner, guest)
             lasts = span.end - self._excused[kind, owner, guest]
             self.verdict.longest[kind] = max(lasts, self.verdict.longest.get(kind, 0))
+        self._since = {
+            pair: self._since.get(pair, 0.0) + span.seconds for pair, (_, kind) in found.items() if kind == EMPTIED
+        }
         for pair, (common, kind) in found.items():
-            if kind:
+            if kind and self._since.get(pair, 0.0) <= EMPTIED_WITHIN:
                 continue
             first, counted = self._open.get(pair, (span.first, False))
             if not counted and (span.moment or span.end - first >= IN_A_ROW):
@@ -218,8 +232,14 @@ class _Judge:
             if not common or (mine.pod == his.pod and not self._within(span, mine, his, common)):
                 continue
             kinds = {mine.kind, his.kind} & {PAUSE, INIT}
-            new = NEWCOMER if guest not in self._placed else ""
-            yield (owner, guest), common, min(kinds, default=new)
+            emptied = EMPTIED if self._emptied and self._all(span, his) else ""
+            why = emptied if guest in self._placed else NEWCOMER
+            yield (owner, guest), common, min(kinds, default=why)
+
+    @staticmethod
+    def _all(span: Span, each: Seen) -> bool:
+        """Whether it has the CPUs of all, as one whose own set and those above it are empty."""
+        return all(other.cpus.issubset(each.cpus) for other in span.sets.values())
 
     @staticmethod
     def _within(span: Span, mine: Seen, his: Seen, common: CpuSet) -> bool:

@@ -21,6 +21,7 @@ from agent.model.pod import Container, Pod, Qos
 from tests import peers
 from tests.lab.needs import LabError
 from tests.lab.sweeps import (
+    EMPTIED,
     INIT,
     LASTING,
     NEWCOMER,
@@ -67,9 +68,9 @@ def line(sweep: int, *, whole: bool = False, still: bool = True, saved: str = ""
     }  # fmt: skip
 
 
-def judge(*lines: Line, until: int = 100) -> Verdict:
+def judge(*lines: Line, until: int = 100, emptied: bool = False) -> Verdict:
     """What is said of lines."""
-    return judged(parsed("".join(json.dumps(each) + "\n" for each in (*lines, line(until)))))
+    return judged(parsed("".join(json.dumps(each) + "\n" for each in (*lines, line(until)))), emptied=emptied)
 
 
 START = line(0, saved=ledger(a="2-3"), a="2-3", b="0-1,4-7")
@@ -121,6 +122,14 @@ def test_a_newcomer_counts_from_when_it_was_put_somewhere() -> None:
     new, placed = line(5, b2="0-7"), line(20, b2="0-1,4-7")
     assert judge(START, new, placed) == Verdict(apart=Counter({NEWCOMER: 1}), longest={NEWCOMER: 15})
     assert len(judge(START, new, placed, line(30, b2="0-7")).wrong) == 1
+
+
+def test_what_systemd_emptied_is_counted_apart_until_it_has_lasted() -> None:
+    """On such a kernel a container has all CPUs until its set is written again; a part of them is numalign's."""
+    short, long = (line(5, b="0-7"), line(40, b="0-1,4-7")), (line(5, b="0-7"), line(60, b="0-1,4-7"))
+    assert judge(START, *short, emptied=True) == Verdict(apart=Counter({EMPTIED: 1}), longest={EMPTIED: 35})
+    assert len(judge(START, *long, emptied=True).wrong) == len(judge(START, *short).wrong) == 1
+    assert len(judge(START, line(5, b="0-2,4-7"), emptied=True).wrong) == 1
 
 
 def test_two_that_have_cpus_of_their_own_must_not_share_one() -> None:
@@ -210,7 +219,7 @@ def test_a_last_line_that_is_not_whole_is_left_out() -> None:
 def test_what_does_not_count_is_told_by_kind() -> None:
     """For the report, over all tests."""
     assert summary([Counter({PAUSE: 1}), Counter({PAUSE: 2, ONCE: 1})]) == (
-        "3 with a pause process, 0 with runc init, 0 of newcomers, 1 seen once"
+        "3 with a pause process, 0 with runc init, 0 of newcomers, 0 emptied by systemd, 1 seen once"
     )
 
 
