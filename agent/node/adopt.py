@@ -9,6 +9,8 @@
                    not be followed, or settings or annotations changed: the set is adopted as it is, and the
                    difference is a resize that waits. A mixed container (numalign.io/mixed) is adopted without its
                    shared part: the reserved CPUs, or the pool.
+    as a whole     (PodLevelResourceManagers) the sets of a pod's containers together are the pod's own CPUs, if they
+                   are plausible as one set; its memory is on the nodes that they are bound to.
     confinement    the nodes whose CPUs the pod's cgroup has.
     devices        are in no cgroup. The pod's condition has them, also after its request changed; a tenant can write
                    annotations, but no condition. It counts unless another pod's condition or grant has one of the
@@ -30,10 +32,13 @@ from agent.core.admission.alignment import AlignmentCheck
 from agent.core.admission.node import Node
 from agent.core.admission.resize import PREFIX as RESIZE
 from agent.core.cgroups.burstable import common
+from agent.core.cpus.pods import partition
 from agent.core.devices.books import UNTOLD, in_use
 from agent.core.memory.books import Draft
+from agent.core.memory.pods import pool_blocks
+from agent.core.memory.pods import shares as memory_shares
 from agent.core.request import mixed
-from agent.core.request.amounts import exclusive_count
+from agent.core.request.amounts import exclusive_count, pod_exclusive_count
 from agent.core.request.annotations import PodSettings, pod_settings
 from agent.core.request.exclusive import is_fixed, memory_takes_part
 from agent.model.cgroup import Cgroup, Level, Observed
@@ -112,14 +117,17 @@ class Adopter:
             whole: the pod's own cgroup.
         """
         refused = self._words.get(pod.uid, AnnotatedGrant()).refused
-        found = self._cpus(pod, cgroups)
+        own = self._own(pod, cgroups)
+        found = self._shares(pod, cgroups, own) if own else self._cpus(pod, cgroups)
         devices = self._devices.get(pod.uid, {})
         nodes_kept = self._kept_on(pod, found, whole)
         untold = pod.uid in self._device_requests and not devices and not refused
         if not (found or devices or nodes_kept or untold):
             return False
         nodes = {name: self._node.seen.nodes_of(cpus) for name, cpus in found.items()}
-        blocks = self._blocks(pod, cgroups) if self._node.rules.memory.static else {}
+        together = self._memory_together(pod, cgroups) if own else ()
+        blocks = self._blocks(pod, cgroups) if self._node.rules.memory.static and not own else {}
+        blocks = memory_shares(pod, together[0].nodes) if together else blocks
         for name, each in blocks.items():
             nodes[name] = NodeSet.union([nodes.get(name, NodeSet()), *(block.nodes for block in each)])
         for container in pod.containers if nodes_kept else ():
@@ -131,16 +139,18 @@ class Adopter:
         if found:
             parts = self._parts.get(pod.uid)
             mixed_sets = {**cpus.mixed, pod.uid: parts} if parts else cpus.mixed
-            cpus = replace(cpus, assigned={**cpus.assigned, pod.uid: found}, mixed=mixed_sets)
+            pools = {**cpus.pools, pod.uid: own} if own else cpus.pools
+            cpus = replace(cpus, assigned={**cpus.assigned, pod.uid: found}, mixed=mixed_sets, pools=pools)
         if blocks:
-            memory = replace(memory, blocks={**memory.blocks, pod.uid: blocks})
+            pooled = {**memory.pools, pod.uid: together} if together else memory.pools
+            memory = replace(memory, blocks={**memory.blocks, pod.uid: blocks}, pools=pooled)
         if devices:
             held = replace(held, held={**held.held, pod.uid: devices})
         ledger = replace(base, cpus=cpus, memory=memory, devices=held)
         if untold:
             self.untold[pod.uid] = self._unknown_devices(pod.uid)
         self.ledger = self._judged(ledger, record)
-        self._taken |= CpuSet.union(found.values())
+        self._taken |= CpuSet.union(found.values()) | own
         if nodes_kept is not None:
             self._confined[pod.uid] = nodes_kept, bound
         return True
@@ -219,7 +229,7 @@ class Adopter:
         policy = noted.policy if noted.policy in set(Policy) else settings.policy or topology.policy
         return PodRecord(
             pod=pod, policy=policy,
-            scope=noted.scope if noted.scope in set(Scope) else settings.scope or topology.scope,
+            scope=self._scope(pod),
             asked=noted.asked if noted.asked in set(Policy) else settings.policy or "",
             affinity={name: Hint(each, preferred=len(each) == 1) for name, each in sorted(nodes.items())},
             adopted=True,
@@ -257,6 +267,51 @@ class Adopter:
         if found:
             self._unlike[pod.uid] = {name: f"{RESIZE} {text}" for name, text in unlike.items()}
         return found
+
+    def _own(self, pod: Pod, cgroups: Mapping[str, Cgroup]) -> CpuSet:
+        """Find the CPUs of a pod that is managed as a whole; none for any other pod."""
+        rules, online = self._node.rules, self._node.machine.online
+        whole = rules.cpu.static and rules.pod_level_managers and pod.pod_level and self._scope(pod) == Scope.POD
+        count = pod_exclusive_count(pod, rules) if whole else 0
+        own = CpuSet.union(each.cpus for each in cgroups.values()) & online
+        alone = self._stands_alone(pod.uid, own)
+        free = online - (self._taken - self._node.reserved if alone else self._taken)
+        plausible = count and own and own != self._pool and (len(own) == count or alone)
+        return own if plausible and own.issubset(free) else CpuSet()
+
+    def _shares(self, pod: Pod, cgroups: Mapping[str, Cgroup], own: CpuSet) -> dict[str, CpuSet]:
+        """Divide the CPUs of a pod that is managed as a whole: each container has those that it runs on."""
+        there = {each.name: cgroups[each.name].cpus & own for each in pod.containers if each.name in cgroups}
+        if len(own) == pod_exclusive_count(pod, self._node.rules):
+            kept = {
+                each.name: there[each.name]
+                for each in pod.containers
+                if each.name in there and exclusive_count(pod, each, self._node.rules)
+            }
+            shares = partition(pod, own, self._node.cpu_provider(None).chooser.choose, kept)
+            return shares if isinstance(shares, dict) else there
+        text = f"{RESIZE}: {LOST} while not all of it ran; it keeps CPUs {own}"
+        self._unlike[pod.uid] = {pod.containers[0].name: text}
+        return there
+
+    def _memory_together(self, pod: Pod, cgroups: Mapping[str, Cgroup]) -> tuple[Block, ...]:
+        """Read the memory of a pod that is managed as a whole: none where its containers are not bound."""
+        nodes, every = NodeSet.union(each.mems for each in cgroups.values()), self._node.machine.node_set
+        if not self._node.rules.memory.static or not nodes or (len(every) > 1 and nodes == every):
+            return ()
+        draft = Draft(self._memory.nodes, exact=self._node.rules.compatibility is Compatibility.FIXED)
+        found = [draft.enter(each) for each in pool_blocks(pod, self._granted(nodes))]
+        kept = tuple(each for each in found if each is not None)
+        if len(kept) < len(found):
+            return ()
+        self._memory = draft
+        return kept
+
+    def _scope(self, pod: Pod) -> str:
+        """Return the scope that a pod was placed under, as far as is known."""
+        noted, rules = self._words.get(pod.uid, AnnotatedGrant()), self._node.rules
+        settings = pod_settings(pod, rules.cpu.options, rules.topology.policy)
+        return noted.scope if noted.scope in set(Scope) else settings.scope or rules.topology.scope
 
     def _stands_alone(self, uid: str, cpus: CpuSet) -> bool:
         """Say whether no CPU of a set is in the pool, or in a set of another pod's container."""

@@ -23,6 +23,7 @@ from agent.model.pod import Qos
 from agent.model.podspec import pod_from
 from agent.node.unlisted import keep
 from tests.flow.cluster_node import MACHINE, ClusterNode, list_pods, running
+from tests.flow.test_holding import WHOLE, whole
 from tests.flow.world import MemoryStore, World, container, manifest
 
 
@@ -470,3 +471,35 @@ def test_the_ledger_lost_and_the_api_server_away_at_once(tmp_path: Path) -> None
         assert (str(ledger.grant("db", "app").cpus), world.effective("db")) == (was, was)
         assert ledger.devices.held == {"db": {"app": {nvme: ("0000:01:00.0",)}}}
         assert ledger.pods["db"].adopted
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("cpu", ["4", "6"], ids=["as it was", "a growth is not followed"])
+@pytest.mark.parametrize("memory", [False, True], ids=["cpus", "and memory"])
+def test_a_pod_that_is_managed_as_a_whole_keeps_its_cpus(
+    tmp_path: Path, version: int, cpu: str, *, memory: bool
+) -> None:
+    """Its exclusive container, the others that share the rest, and its memory: nothing moves, and no pod gets it."""
+    machine = parse_synthetic("2 sockets x 1 node x 8 cores x 1 thread, 8G per node")
+    static = {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}]}
+    settings = {**WHOLE, "topologyManagerPolicy": "single-numa-node", **(static if memory else {})}
+    Scratch.create(tmp_path / "tree", cpus=machine.online, nodes=machine.node_set, setup=Layout(version=version))
+    world = World(tmp_path / "tree", machine=machine, settings=settings)
+    world.engine.pods_listed(set())
+    bare = {"name": "helper", "image": "example.com/x"}
+    world.run(whole("p", "4", container(cpu="2", memory="256Mi"), bare, memory="2Gi"))
+    world.run(whole("q", "3", bare))
+    world.see(whole("p", cpu, container(cpu="2", memory="256Mi"), bare, memory="2Gi"))
+    was = world.engine.ledger
+    assert (str(was.cpus.pools["p"]), "p" in was.memory.pools) == ("1-4", memory)
+    after = World(tmp_path / "tree", machine=machine, settings=settings, pods=world.pods.values())
+    after.engine.pods_listed({"p", "q"})
+    after.engine.reconcile()
+    now = after.engine.ledger
+    assert (now.cpus, now.memory) == (was.cpus, was.memory)
+    assert [dict(now.pods[uid].why) for uid in "pq"] == [dict(was.pods[uid].why) for uid in "pq"]
+    assert [after.effective("p"), after.effective("p", "helper"), after.effective("q", "helper")] == [
+        "1-2",
+        "3-4",
+        "5-7",
+    ]
