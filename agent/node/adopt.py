@@ -324,11 +324,14 @@ class Adopter:
         """Split a set into a container's own CPUs and the shared part of a mixed set; None for any other set."""
         if not mixed.takes_part(pod, container, self._node.rules):
             return cpus, None
-        reserved = cpus & self._node.reserved
-        ways = ((reserved, reserved), (cpus & (self._pool | reserved), CpuSet()))
+        reserved, pooled = cpus & self._node.reserved, cpus & self._pool
+        ways = (
+            (pooled, pooled if pooled.issubset(self._node.reserved) else CpuSet()),
+            (reserved, reserved), (reserved | pooled, CpuSet()),
+        )  # fmt: skip
         exact = ((part, kept) for part, kept in ways if part and len(cpus - part) == count)
-        # of another size: its own are those that are neither reserved nor in the pool
-        part, kept = next(exact, ways[0] if (cpus - reserved).isdisjoint(self._pool) else ways[1])
+        # of another size: its own are those outside the pool; some may be reserved since
+        part, kept = next(exact, ways[0] if pooled else ways[1])
         return (cpus - part, kept) if part else (cpus, None)
 
     def _blocks(self, pod: Pod, cgroups: Mapping[str, Cgroup]) -> dict[str, tuple[Block, ...]]:

@@ -465,3 +465,22 @@ def test_memory_that_could_not_grow_is_adopted_as_far_as_it_is_there(tmp_path: P
     after.engine.pods_listed({"a", "b"})
     assert [after.engine.ledger.pods[uid].bind_memory for uid in "ab"] == [True, True]
     after.check()
+
+
+@pytest.mark.parametrize("cpu", ["3", "4"], ids=["as it was", "more was asked for"])
+@pytest.mark.parametrize("parts", ["reserved", "pool"])
+def test_a_mixed_container_keeps_a_cpu_that_is_reserved_since(tmp_path: Path, parts: str, cpu: str) -> None:
+    """The ledger is lost, and more CPUs are reserved by now: its own ones are those that the pool of before lacks."""
+    mixed = {"mixedSharedCPUs": parts}
+    before = World(tmp_path, settings=mixed)
+    before.engine.pods_listed(set())
+    before.run(manifest("a", container(cpu="3"), mixed="app"))
+    body = manifest("a", container(cpu=cpu), mixed="app")
+    after = World(tmp_path, settings={**mixed, "kubeReserved": {"cpu": "2"}}, pods=[pod_from(body)])
+    assert before.holds("a") == after.holds("a") == "1-3"
+    after.engine.pods_listed({"a"})
+    after.engine.reconcile()
+    assert str(after.engine.ledger.cpus.shared) == {"3": "0,4-7", "4": "0,5-7"}[cpu]
+    assert {key: str(cpus) for key, cpus in after.engine.ledger.cpus.mixed["a"].items()} == {
+        "app": {"reserved": "0", "pool": ""}[parts]
+    }
