@@ -15,7 +15,7 @@ from agent.app.fleet.source import ApiSource, FileSource, Progress, Source, sile
 from agent.cli.output import many, not_written
 from agent.errors import KubeError
 from agent.forecast.fleet.figures import FleetFigures, figures_of
-from agent.forecast.fleet.questions import FleetAnswers, answers, in_order, troubled_nodes
+from agent.forecast.fleet.questions import GATED, FleetAnswers, answers, in_order, troubled_nodes
 from agent.forecast.fleet.report import as_json, mean
 from agent.forecast.fleet.values import Fleet
 from agent.forecast.node_summary import Managers
@@ -96,7 +96,7 @@ def _asked(source: Source, progress: Progress) -> tuple[Fleet, FleetAnswers]:
     progress("decisions", 0, None)
     found = answers(fleet, figures)
     return fleet, FleetAnswers(
-        found.figures, found.largest, found.troubles, (*notes, *found.notes[len(fleet.notes) :])
+        found.figures, found.largest, found.troubles, (*notes, *found.notes[len(fleet.notes) :]), found.elsewhere
     )
 
 
@@ -109,7 +109,8 @@ def picture(found: FleetAnswers) -> str:
     about = (
         f"{round(100 * mean([each.fill for each in known]))} % of the CPUs are requested; "
         f"{sum(each.held for each in known):,} CPUs belong to one container each; "
-        f"{many(len(found.troubles), 'pod', ',')} waiting, refused or misaligned; "
+        f"{many(len(found.troubles), 'pod', ',')} waiting, refused or misaligned, "
+        f"{sum(each.kind == GATED for each in found.troubles):,} of them at the gate; "
         f"{many(len(found.figures) - len(known), 'node', ',')} without a summary"
     )
     return draw_fleet(tiles, f"Fleet of {many(len(tiles), 'node', ',')}", about)

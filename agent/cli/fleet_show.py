@@ -10,7 +10,7 @@ from agent.cli.grid import GLUE, Below, Cell, TextGrid, fitting
 from agent.cli.output import many
 from agent.cli.show import size
 from agent.forecast.fleet.figures import FleetFigures
-from agent.forecast.fleet.questions import MISALIGNED, REFUSED, Fits, FleetAnswers, Trouble
+from agent.forecast.fleet.questions import GATED, MISALIGNED, REFUSED, RELEASED, Fits, FleetAnswers, Trouble
 from agent.forecast.fleet.report import ShapeFigures, by_lack, by_shape
 
 FEW = 20
@@ -25,7 +25,8 @@ LEFT_OUT_OF_PODS = (
     frozenset[str](), frozenset({"fits now on"}), frozenset({"fits now on", "node"}),
 )  # fmt: skip
 """The same; the advice names the nodes, too."""
-_STATES = {MISALIGNED: "misaligned", REFUSED: "refused", "waits": "waits there", "unbound": "not bound"}
+_STATES = {MISALIGNED: "misaligned", REFUSED: "refused", "waits": "waits there", "unbound": "not bound",
+           GATED: "at the gate", RELEASED: "released"}  # fmt: skip
 
 
 def print_all(found: FleetAnswers, read: float, *, nodes: bool) -> None:
@@ -41,6 +42,7 @@ def print_all(found: FleetAnswers, read: float, *, nodes: bool) -> None:
             fitting(target.width, [partial(_nodes, known, out) for out in LEFT_OUT]).print(target)
         say(_largest(found))
     say(_refused(found.troubles))
+    say(_at_the_gate(found, read))
     if found.troubles:
         alike = _alike(found.troubles)
         shown = alike[:MOST_PODS]
@@ -123,6 +125,24 @@ def _refused(troubles: Iterable[Trouble]) -> Iterator[str]:
         more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
         told = ", ".join(names[:MOST_NAMES])
         yield f"{many(len(names), 'pod', ',')} {'is' if len(names) == 1 else 'are'} refused: {told}{more}"
+
+
+def _at_the_gate(found: FleetAnswers, read: float) -> Iterator[str]:
+    """How many pods the gatekeeper holds, and which it released to a node where they did not land."""
+    gated = sorted((each for each in found.troubles if each.kind == GATED), key=lambda each: each.since)
+    if gated:
+        first = gated[0]
+        yield (
+            f"{many(len(gated), 'pod', ',')} {'waits' if len(gated) == 1 else 'wait'} at the gate, the longest for "
+            f"{_age(read - first.since)}: {first.key}"
+        )
+    if found.elsewhere:
+        told = ", ".join(
+            f"{each.key} ({each.promised}: bound to {each.node})" for each in found.elsewhere[:MOST_NAMES]
+        )
+        left = len(found.elsewhere) - MOST_NAMES
+        more = f" and {left:,} more" if left > 0 else ""
+        yield f"released to one node and bound to another: {told}{more}"
 
 
 def _alike(troubles: Iterable[Trouble]) -> list[list[Trouble]]:

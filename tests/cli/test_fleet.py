@@ -149,3 +149,24 @@ def test_the_plugin_runs_the_program(words: list[str], path: str, code: int, tol
     command = [sys.executable, str(PLUGIN), "fleet", *words]
     done = subprocess.run(command, env={"PATH": path}, capture_output=True, text=True, check=False)
     assert (done.returncode, told in done.stderr) == (code, True), done.stderr
+
+
+def test_the_gate_is_told_in_text_json_and_picture(tmp_path: Path) -> None:
+    """How many wait there and for how long, and which pod landed elsewhere."""
+    held, landed = pod("held", cpu="4", schedulingGates=[{"name": "numalign.io/fit"}]), pod("landed", "half")
+    for body, status, message in ((held, "False", "half comes closest"), (landed, "True", "full: it takes the pod")):
+        told = {"type": "numalign.io/fit", "status": status, "message": message,
+                "lastTransitionTime": "2023-11-14T22:20:00Z"}  # fmt: skip
+        body["status"]["conditions"].append(told)
+    items = [topology("full", summary_of(served(3, 4))), topology("half", summary_of(served(3))), node("full"),
+             node("half"), held, landed]  # fmt: skip
+    file, picture = tmp_path / "fleet.json", tmp_path / "fleet.svg"
+    file.write_text(json.dumps({"kind": "List", "items": items}))
+    done = typed("--from", str(file), "--svg", str(picture))
+    text = " ".join(done.output.split())
+    assert re.search(r"1 pod waits at the gate, the longest for \d+d: shop/held", text), done.output
+    assert "released to one node and bound to another: shop/landed (full: bound to half)" in text
+    assert "half comes closest" in text
+    assert "1 of them at the gate" in picture.read_text()
+    found = json.loads(typed("--from", str(file), "-o", "json").stdout)
+    assert {each["pod"]: each["state"] for each in found["pods"]}["shop/held"] == "gated"

@@ -19,12 +19,15 @@ from agent.app.fleet.source import FileSource
 from agent.forecast.dry_run import DryRun
 from agent.forecast.fleet.figures import figures_of, fragmentation
 from agent.forecast.fleet.questions import (
+    GATED,
     MISALIGNED,
     REFUSED,
+    RELEASED,
     WAITS_ON_NODE,
     WAITS_TO_BE_BOUND,
     Desk,
     FleetAnswers,
+    LandedElsewhere,
     answers,
     in_order,
 )
@@ -90,6 +93,49 @@ def test_who_waits_and_where_it_would_fit_now(tmp_path: Path) -> None:
     assert "TopologyAffinityError" in five.advice
     (largest,) = found.largest
     assert (largest.cpus, largest.node, largest.exact) == (4, "half", True) or largest.node == "kept"
+
+
+def at_the_gate(
+    name: str,
+    *,
+    fits: str = "False",
+    message: str = "",
+    since: str = "2023-11-14T22:20:00Z",
+    **more: Any,  # noqa: ANN401 - of a pod
+) -> dict[str, Any]:
+    """A pod that the gatekeeper told of; without a message it did not."""
+    body = pod(name, **more)
+    body["metadata"]["creationTimestamp"] = "2023-11-14T22:13:22Z"
+    if message:
+        told = {"type": "numalign.io/fit", "status": fits, "message": message, "lastTransitionTime": since}
+        body["status"]["conditions"].append(told)
+    return body
+
+
+def test_pods_at_the_gate_and_what_became_of_released_ones(tmp_path: Path) -> None:
+    """By gate, condition and node: held since when and why, released and not bound yet, bound elsewhere."""
+    gates = [{"name": "numalign.io/fit"}]
+    nodes = {"full": served(3, 4), "half": served(3)}
+    takes = "full: its decision takes the pod"
+    _, found = asked(
+        tmp_path, nodes,
+        at_the_gate("held", message="full comes closest: it lacks 1 CPU", schedulingGates=gates),
+        at_the_gate("silent", schedulingGates=gates), at_the_gate("going", fits="True", message=takes),
+        at_the_gate("elsewhere", fits="True", message=takes, node="half"),
+        at_the_gate("landed", fits="True", message=takes, node="full"),
+    )  # fmt: skip
+    told = {each.key: each for each in found.troubles}
+    held, silent, going = (told[f"shop/{name}"] for name in ("held", "silent", "going"))
+    assert (held.kind, held.why, held.since) == (GATED, "full comes closest: it lacks 1 CPU", BEGAN + 400)
+    assert held.advice.startswith("half would take it aligned now: the gatekeeper releases it")
+    assert (silent.kind, silent.why) == (GATED, "the gatekeeper has not said why")
+    assert "ungate --all" in silent.advice
+    assert (going.kind, going.node) == (RELEASED, "full")
+    assert going.why == "the gatekeeper released it to full, and it is not bound yet"
+    assert found.elsewhere == (LandedElsewhere("shop/elsewhere", "full", "half", BEGAN + 400),)
+    assert as_json(found, BEGAN)["landedElsewhere"] == [
+        {"pod": "shop/elsewhere", "releasedTo": "full", "node": "half", "released": BEGAN + 400}
+    ]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from typing import Any
 
 from agent.errors import MalformedError
 from agent.forecast.fleet.values import FleetPod
-from agent.forecast.gate.values import GATE
+from agent.forecast.gate.values import GATE, FitCondition
+from agent.kube.gate.unbound_pods import fit_condition
 from agent.kube.objects.pod_objects import seen
 from agent.kube.pod_report import CONDITION, NOT_ALIGNED, refuses
 from agent.kube.topology_crd import SUMMARY, WRITER, mark_of
@@ -22,6 +23,7 @@ TOPOLOGY, NODE, NAMESPACE, POD = "NodeResourceTopology", "Node", "Namespace", "P
 LONGEST, MOST = 253, 200
 """Characters of a name; labels, taints, resources and conditions of an object."""
 SENTENCE = 1024
+NOT_TOLD = FitCondition(fits=False, reason="", message="")
 _SPEC = frozenset(
     {"nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "schedulerName", "schedulingGates",
      "resourceClaims", "volumes", "containers", "priority"}
@@ -126,9 +128,9 @@ def fleet_pod(body: Raw) -> FleetPod:
         problem = str(error)[:SENTENCE]
     condition, placed = _condition(status, CONDITION), _condition(status, "PodScheduled")
     node, phase = _word(spec.get("nodeName")), _word(status.get("phase"))
-    held, waits = placed.get("status") == "False", _condition(status, GATE)
-    if any(each.get("name") == GATE for each in mappings_in(spec.get("schedulingGates"), MOST)) and waits:
-        placed = waits  # why the gatekeeper holds it
+    held, fit = placed.get("status") == "False", fit_condition(status) or NOT_TOLD
+    gated = any(each.get("name") == GATE for each in mappings_in(spec.get("schedulingGates"), MOST))
+    unscheduled = _word(placed.get("message"), SENTENCE) if held else ""
     told = phase in ("", "Pending") or troubled(body)
     key = f"{_word(metadata.get('namespace')) or 'default'}/{name_of(body) or '?'}"
     return FleetPod(
@@ -137,7 +139,8 @@ def fleet_pod(body: Raw) -> FleetPod:
         reason=_word(condition.get("reason")), message=_word(condition.get("message"), SENTENCE),
         since=seconds_of(condition.get("lastTransitionTime")) or 0.0,
         refused=refuses(condition.get("status"), condition.get("reason")),
-        unscheduled=_word(placed.get("message"), SENTENCE) if held else "",
+        gated=gated, told=seconds_of(_condition(status, GATE).get("lastTransitionTime")) or 0.0, promised=fit.node,
+        unscheduled=fit.message or unscheduled if gated else unscheduled,
         spec={key: spec[key] for key in spec if key in _SPEC} if told else {},
         problem=problem,
     )  # fmt: skip

@@ -38,6 +38,10 @@ PROBE = "numalign-probe"
 LITTLE = 64 * 2**20 * 1000
 """Memory of a request that is made up, in thousandths of bytes."""
 WAITS_TO_BE_BOUND, WAITS_ON_NODE, MISALIGNED, REFUSED = "unbound", "waits", "misaligned", "refused"
+GATED, RELEASED = "gated", "released"
+"""Of pods without a node: the gatekeeper holds one, and has released one to a node."""
+SILENT = 60.0
+"""Seconds after which a pod with a gate and without a word of the gatekeeper is told as such."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +69,8 @@ class Trouble:
 
     Attributes:
         key: namespace/name; of a pod that may not be listed, its node and its place in line.
-        kind: WAITS_TO_BE_BOUND, WAITS_ON_NODE, MISALIGNED or REFUSED.
-        node: where it is bound, "" for nowhere.
+        kind: WAITS_TO_BE_BOUND, GATED, RELEASED, WAITS_ON_NODE, MISALIGNED or REFUSED.
+        node: where it is bound, or was released to; "" for nowhere.
         since: seconds since the epoch, 0 for unknown.
         why: one sentence.
         cpus: thousandths that it requests.
@@ -82,6 +86,23 @@ class Trouble:
     cpus: int
     fits: Fits | None
     advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class LandedElsewhere:
+    """A pod that the gatekeeper released to one node, and that kube-scheduler bound to another.
+
+    Attributes:
+        key: namespace/name.
+        promised: the node that it was released to.
+        node: where it is bound.
+        released: seconds since the epoch, 0 for unknown.
+    """
+
+    key: str
+    promised: str
+    node: str
+    released: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +133,14 @@ class FleetAnswers:
         largest: per policy.
         troubles: misaligned pods, refused ones, those that wait on a node, those that no node has; oldest first.
         notes: one sentence each.
+        elsewhere: of the listed pods.
     """
 
     figures: tuple[FleetFigures, ...]
     largest: tuple[Largest, ...] = ()
     troubles: tuple[Trouble, ...] = ()
     notes: tuple[str, ...] = ()
+    elsewhere: tuple[LandedElsewhere, ...] = ()
 
 
 def in_order(figures: Iterable[FleetFigures]) -> tuple[FleetFigures, ...]:
@@ -269,7 +292,12 @@ def answers(fleet: Fleet, figures: tuple[FleetFigures, ...]) -> FleetAnswers:
     if observing:
         which = "1 node only observes: it gives" if observing == 1 else f"{observing} nodes only observe: they give"
         notes.append(f"{which} no CPUs away, so nothing is said to fit there")
-    return FleetAnswers(figures, largest, tuple(troubles), tuple(notes))
+    elsewhere = tuple(
+        LandedElsewhere(each.key, each.promised, node.name, each.told)
+        for node in fleet.nodes for each in node.pods
+        if each.promised not in ("", node.name) and not each.ended
+    )  # fmt: skip
+    return FleetAnswers(figures, largest, tuple(troubles), tuple(notes), elsewhere)
 
 
 class _PodKinds:
@@ -355,10 +383,22 @@ def _same(waiting: WaitingPod, listed: FleetPod) -> bool:
 
 def _unbound(fleet: Fleet, asked: _PodKinds) -> Iterable[Trouble]:
     for each in fleet.unbound:
-        fits = asked.fits(each)
+        fits, created = asked.fits(each), each.pod.created if each.pod else 0.0
+        kind, since, node = WAITS_TO_BE_BOUND, created, ""
         why = each.unscheduled or each.problem or "kube-scheduler has not said why"
-        since = each.pod.created if each.pod else 0.0
-        yield Trouble(each.key, WAITS_TO_BE_BOUND, "", since, why, _cpus(each.pod), fits, _advice("", fits))
+        advice = _advice("", fits)
+        if each.gated:
+            kind, since = GATED, each.told or created
+            why = each.unscheduled if each.told else "the gatekeeper has not said why"
+            if fits is not None and fits.nodes:
+                advice = f"{_named(fits)} would take it aligned now: the gatekeeper releases it, or keeps the room"
+                advice += " for an earlier pod"
+            if not each.told and fleet.read - created > SILENT:
+                advice = "does a gatekeeper run? `kubectl numalign ungate --all` lets every pod go"
+        elif each.promised:
+            kind, since, node = RELEASED, each.told, each.promised
+            why = f"the gatekeeper released it to {each.promised}, and {each.unscheduled or 'it is not bound yet'}"
+        yield Trouble(each.key, kind, node, since, why, _cpus(each.pod), fits, advice)
 
 
 def _cpus(pod: Pod | None) -> int:

@@ -78,6 +78,15 @@ def as_json(found: FleetAnswers, read: float) -> dict[str, Any]:
         "nodes": [_node(each) for each in found.figures],
         "largest": [_largest(each) for each in found.largest],
         "pods": [_pod(each) for each in found.troubles],
+        "landedElsewhere": [
+            {
+                "pod": each.key,
+                "releasedTo": each.promised,
+                "node": each.node,
+                "released": round(each.released, 3) or None,
+            }
+            for each in found.elsewhere
+        ],
         "notes": list(found.notes),
     }
 

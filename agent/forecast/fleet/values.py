@@ -34,6 +34,9 @@ class FleetPod:
         bound: seconds since the epoch when it was bound, 0 for unknown.
         reason, message, since: of the condition numalign.io/Aligned, "" and 0 for none.
         refused: that condition says that its policy refused it.
+        gated: the gatekeeper's gate stands.
+        told: seconds since the epoch of the last change of the gatekeeper's condition, 0 for none.
+        promised: the node that the gatekeeper released it to, by that condition; "" for none.
         unscheduled: why it is not bound, in the words of kube-scheduler, or of the gatekeeper that holds it.
         spec: the raw specification of a pod that has not started, is misaligned or was refused; {} for others.
         problem: why `pod` is None.
@@ -48,6 +51,9 @@ class FleetPod:
     message: str = ""
     since: float = 0.0
     refused: bool = False
+    gated: bool = False
+    told: float = 0.0
+    promised: str = ""
     unscheduled: str = ""
     spec: Mapping[str, Any] = field(default_factory=dict, hash=False)
     problem: str = ""

@@ -165,8 +165,8 @@ class _Paper:
         """
         pod, needs = item.pod, needs_of(item.pod)
         if item.placing not in self._bars:
-            barred = (number for number, site in enumerate(self._sites) if site.bars(item.placing))
-            self._bars[item.placing] = frozenset(barred)
+            whys = (site.bars(item.placing) for site in self._sites)
+            self._bars[item.placing] = frozenset(number for number, why in enumerate(whys) if why)
         only = self._number.get(to or item.node) if to or item.node else None
         hosts = {self._number[self._hosts[each]] for each in avoid if each in self._hosts}
         barred = frozenset[int]() if item.node else self._bars[item.placing]
@@ -267,10 +267,7 @@ class _Paper:
 
     def ended(self, items: Iterable[WorkloadItem]) -> Rehearsal:
         """Return what became of them."""
-        gangs = {
-            each.pod.gang.key: self._said[uid]
-            for uid, each in self._state.waiting.items() if each.pod.gang and uid in self._said
-        }  # fmt: skip
+        gangs = {self._items[uid].owner: said for uid, said in self._said.items() if uid in self._state.waiting}
         pods = []
         for item in items:
             known = self._found.get(item.pod.key)

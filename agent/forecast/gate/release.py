@@ -108,7 +108,7 @@ class NodeChooser:
         if not pod.never_preempts:
             for place, reply in view.evictions(self.budget):
                 refusing += [place.name] if reply is Reply.REFUSES else []
-                helped += reply is not None and reply.takes
+                helped += reply.takes
             if self.budget.left < 0:
                 return None
         names, left = self._named(refusing)

@@ -8,5 +8,5 @@
     lease           one leader among the replicas
     switch          the ConfigMap without which the API server puts a gate on no pod
 
-Loaded by `numalign gatekeeper` and `numalign ungate` alone: no agent of a node loads it.
+Loaded by `numalign gatekeeper`, `numalign ungate` and what reads a fleet: no agent of a node loads it.
 """

@@ -90,7 +90,7 @@ def unbound(body: Raw, known: bool) -> UnboundBody | UnreadablePod | None:  # no
     owner = owners[0] if owners and controlled else None
     name = owner.key.partition("/")[2] if owner else ""
     found = UnboundPod(
-        pod=pod, version=version, gates=gates, nominated=nominated, condition=_condition(status),
+        pod=pod, version=version, gates=gates, nominated=nominated, condition=fit_condition(status),
         told=_told(status), placing=placing, ports=tuple(_ports(spec)),
         never_preempts=spec.get("preemptionPolicy") == "Never",
         owner=f"{owner.kind} {name}" if owner else "", gang=_group(metadata, spec, pod.namespace),
@@ -102,7 +102,8 @@ def unbound(body: Raw, known: bool) -> UnboundBody | UnreadablePod | None:  # no
     return UnboundBody(found, owner, tuple(_claims(spec, pod.name)), affinity)
 
 
-def _condition(status: Raw) -> FitCondition | None:
+def fit_condition(status: Raw) -> FitCondition | None:
+    """Read our condition of a pod's status; None where it has none."""
     for each in mappings_in(status.get("conditions"), MOST):
         if each.get("type") == GATE:
             message = each.get("message")
