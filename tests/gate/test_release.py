@@ -148,7 +148,7 @@ def test_a_waiting_pod_is_told_where_it_comes_closest_and_what_would_let_it_in()
     cluster = Cluster("a", "b").hold("a", 2, 2).hold("b", 4, 1)
     said = told(cluster.step(gated("p", 3)), "p")
     assert said.startswith("a comes closest: ")
-    assert "the end of a pod with 2 CPUs there would let it in" in said
+    assert "it gets in there with 2 CPUs, with numalign.io/policy: best-effort or when one pod there ends" in said
     assert said.endswith("it waits 600 s at most (the longest wait that the settings allow)")
     waiter = cluster.state.waiting["p"]
     assert waiter.cause is not None

@@ -115,10 +115,11 @@ class Books:
         if found is None:
             if len(self.replies) >= MOST_KEPT:
                 self.replies.clear()
-            found = self.replies[kind] = self._asked(kind)
+            found = self.replies[kind] = self.asked(kind)
         return found
 
-    def _asked(self, kind: PodKind) -> Reply:
+    def asked(self, kind: PodKind) -> Reply:
+        """Answer, and keep nothing."""
         try:
             ledger, known = self.decide(kind.pod, kind.settings_on(self.node))
         except Exception:  # noqa: BLE001 - whatever a summary holds costs its node only
@@ -300,11 +301,13 @@ class NodeSite:
 
     def reply(self, kind: PodKind) -> Reply:
         """Answer to a kind of pod."""
-        summary = self.summary
-        if summary is None:
-            return Reply.BROKEN
-        books = self.books_of(kind.pod.namespace) if names_decide(summary) else self.books
+        books = self.books_for(kind)
         return books.reply(kind) if books else Reply.BROKEN
+
+    def books_for(self, kind: PodKind) -> Books | None:
+        """Return the books that decide on a kind of pod."""
+        summary = self.summary
+        return self.books_of(kind.pod.namespace) if summary is not None and names_decide(summary) else self.books
 
     @cached_property
     def lowest(self) -> int:

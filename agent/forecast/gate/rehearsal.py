@@ -255,7 +255,8 @@ class _Paper:
         run, before = self._runs[site.name], site.summary
         made = summarize(run.state, began=0.0, enforcing=before.enforcing)
         held = self._scheduler.taken(self._number[site.name])
-        names = {each.pod.namespace for each in (*run.ledger.pods.values(), *run.pods.values())}
+        names = {each.pod.namespace for each in run.ledger.pods.values()}
+        names |= {each.pod.namespace for each in run.pods.values()}
         found = replace(
             before, rules=run.node.rules, ledger=made.ledger, waiting=made.waiting, held=held, changed=self._now
         )
@@ -267,7 +268,8 @@ class _Paper:
 
     def ended(self, items: Iterable[WorkloadItem]) -> Rehearsal:
         """Return what became of them."""
-        gangs = {self._items[uid].owner: said for uid, said in self._said.items() if uid in self._state.waiting}
+        held = self._state.waiting
+        gangs = {self._items[uid].owner: said for uid, said in self._said.items() if uid in held}
         pods = []
         for item in items:
             known = self._found.get(item.pod.key)

@@ -157,7 +157,7 @@ class _Work:
                 members = gangs[gang.key]
                 done |= {each.pod.pod.uid for each in members}
                 if not self._together(members, gang.size):
-                    stuck.append(waiter)
+                    stuck += members
             elif not self._alone(waiter):
                 stuck.append(waiter)
         self._tell(stuck)
@@ -261,7 +261,7 @@ class _Work:
     def _tell(self, stuck: list[Waiter]) -> None:
         """Give pods that wait their sentence, and heads the node that is kept for them."""
         heads = {each.pod.pod.uid for each in line.heads(stuck)}
-        made = dict[PodKind, telling.Told]()
+        made = dict[tuple[PodKind, int], telling.Told]()
         changed = dict[str, Waiter]()
         for waiter in stuck:
             uid = waiter.pod.pod.uid
@@ -273,10 +273,12 @@ class _Work:
                 continue
             view = self._view(waiter.kind)
             keeps = head and view.standing(waiter.promised) in (NodeStanding.REFUSES, NodeStanding.SHORT)
-            if view.unasked or (keeps and not due) or (waiter.kind not in made and len(made) >= TELLINGS):
+            gang = waiter.pod.gang
+            mark = waiter.kind, gang.size if gang and gang.key not in self.state.apart else 0
+            if view.unasked or (keeps and not due) or (mark not in made and len(made) >= TELLINGS):
                 continue
-            found = made.get(waiter.kind) or telling.told(view, self.state.sites)
-            made[waiter.kind] = found
+            found = made.get(mark) or telling.told(view, self.state.sites, mark[1])
+            made[mark] = found
             node = found.node if head and not found.cause.never else ""
             told = replace(
                 waiter, cause=found.cause, closest=found.node, promised=waiter.promised if keeps else node,
