@@ -22,8 +22,8 @@ _FATES = {
     PodState.OVERRULED: GateFate.REFUSED, PodState.UNSCHEDULABLE: GateFate.WAITS,
 }  # fmt: skip
 _WORDS = {
-    GateFate.BOUND: "bound", GateFate.REFUSED: "refused", GateFate.WAITS_THERE: "waits on its node",
-    GateFate.WAITS: "waits",
+    GateFate.BOUND: "bound", GateFate.REFUSED: "refused", GateFate.WAITS_THERE: "waiting on its node",
+    GateFate.WAITS: "not bound",
 }  # fmt: skip
 _ROWS = (
     ("bound", (GateFate.BOUND,)), ("refused by their node", (GateFate.REFUSED,)),
@@ -55,7 +55,7 @@ def as_json(found: ClusterForecast) -> dict[str, Any]:
 
 
 def print_all(found: ClusterForecast, console: Console, *, pods: bool) -> None:
-    """Print the totals beside each other, then who waits or is refused with a gatekeeper; each pod where asked."""
+    """Print the totals beside each other, then what waits or is refused with a gatekeeper; each pod where asked."""
     if found.gated is None:
         return
     without, gated = _without(found), found.gated.pods
