@@ -13,6 +13,7 @@ from agent.app.offline.releasing import release as put_back
 from agent.app.statedir import beside
 from agent.cli.release_cluster import ReleaseOptions, cluster_options, release_cluster
 from agent.cli.where import where_options
+from agent.core.cgroups.page_policies import kept
 from agent.core.cgroups.remains import Released
 from agent.errors import AnotherAgentError
 from agent.model.cgroup import VANISHED
@@ -69,10 +70,11 @@ def command(
     finally:
         left.store.unlock()
     forgotten = forget and released.clean
+    notes = (*left.notes, *filter(None, [kept(left.ledger)]))
     if output == "json":
-        click.echo(json.dumps(_as_json(released, left.notes, forgotten=forgotten), indent=2))
+        click.echo(json.dumps(_as_json(released, notes, forgotten=forgotten), indent=2))
     else:
-        for line in (*left.notes, *_text(released)):
+        for line in (*notes, *_text(released)):
             click.echo(line)
         if forget:
             click.echo(f"{left.store.path}: {'removed' if forgotten else 'kept, since some pods are still confined'}")

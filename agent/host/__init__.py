@@ -8,6 +8,7 @@
     settings_file, manifests, workloads, documents    files that users write, with bounds
     record, archives, lstopo                          machines as files
     standin, scratch, processes    cgroups and containers where there is no kubelet (`numalign run --pods`)
+    page_policy    the memory policy of a process
     writers        finds other programs that write cpusets
 
 Nothing here decides. All that is read is bounded and checked (`bounded`), since tenants and other programs write it.

@@ -20,7 +20,8 @@ PREFIX = "numalign.io/"
 """Of the annotations, only ours are kept: the rest is other people's data."""
 WORDS = frozenset(
     f"{PREFIX}{name}" for name in ("policy", "scope", "on-misalignment", "align", "pin", "move-memory",
-                                   "isolated-cpus", "gate", "release", "released", "tolerate-missing-plugin")
+                                   "isolated-cpus", "memory-policy", "gate", "release", "released",
+                                   "tolerate-missing-plugin")
 )  # fmt: skip
 """Annotations that are a word or two."""
 LISTS = frozenset({f"{PREFIX}cpu-options", f"{PREFIX}devices", f"{PREFIX}exclusive", f"{PREFIX}mixed"})

@@ -304,6 +304,7 @@ class Rules:
             pod nor namespace says (`agent.core.request.exclusive`).
         exclusive_namespaces: whose pods may have that; "*" for all.
         mixed: which CPUs containers have beside their own that ask for that (`agent.core.request.mixed`).
+        memory_policies: whether containers get the memory policy that they ask for.
     """
 
     topology: TopologyRules = TopologyRules()
@@ -326,6 +327,7 @@ class Rules:
     exclusive: Selection = NO_CONTAINER
     exclusive_namespaces: tuple[str, ...] = ("*",)
     mixed: MixedCpus = MixedCpus.RESERVED
+    memory_policies: bool = False
 
     @property
     def answers(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from agent.core.admission.node import Node
@@ -10,14 +10,14 @@ from agent.core.admission.pressure import PressureCheck, unjudged
 from agent.core.admission.resize import changed, unfollowed
 from agent.core.admission.waiting import Waiting, behind, held_back_by
 from agent.core.devices.kubelet import Given, explained, handed_over
-from agent.core.request import exclusive, isolated, mixed
+from agent.core.request import exclusive, isolated, memory_policy, mixed
 from agent.core.request.annotations import DEVICES, PodSettings, Problem, pod_settings
 from agent.model.exclusive import AUTO, NONE
 from agent.model.ledger import Ledger
 from agent.model.notes import PREFIX
 from agent.model.outcome import Admitted, Outcome
 from agent.model.pod import Pod
-from agent.model.rules import OnMisalignment
+from agent.model.rules import OnMisalignment, Rules
 from agent.node.device_tracker import unheld
 from agent.node.fault_isolation import sentence
 from agent.node.holding import SANDBOXED, holding, unpinned
@@ -50,9 +50,7 @@ def _checked_settings(node: Node, pod: Pod) -> PodSettings:
         if why:
             meant = exclusive.meant(pod, name, *allowed)
             problems.append(Problem(name, pod.annotations[name], why, exclusive.THEN, meant))
-    if why := isolated.problem(pod, node.rules):
-        value = pod.annotations[isolated.ISOLATED]
-        problems.append(Problem(isolated.ISOLATED, value, why, "the pod runs as without it"))
+    problems += _not_followed(pod, node.rules)
     for resource in sorted(settings.devices):
         if resource in node.inventory.reported:
             why = f"names {resource}, which a device plugin of the kubelet hands out: ask for it in the limits"
@@ -70,6 +68,16 @@ def _checked_settings(node: Node, pod: Pod) -> PodSettings:
             why = f"asks for what this Node does not advertise, so no scheduler counted it: {_may_not(resource, pod)}"
             problems.append(Problem("limits", resource, why))
     return replace(settings, problems=(*settings.problems, *problems)) if problems else settings
+
+
+def _not_followed(pod: Pod, rules: Rules) -> Iterator[Problem]:
+    """Find the annotations that can be read, and that this node does not follow."""
+    for name, why in (
+        (isolated.ISOLATED, isolated.problem(pod, rules)),
+        (memory_policy.MEMORY_POLICY, memory_policy.problem(pod, rules)),
+    ):
+        if why:
+            yield Problem(name, pod.annotations[name], why, "the pod runs as without it")
 
 
 def set_aside(node: Node, ledger: Ledger, known: TrackedPod) -> tuple[Ledger, TrackedPod]:

@@ -30,6 +30,8 @@ from agent.settings.to_rules import (
 
 KEEPS_AFFINITIES = (6, 2)
 """The first kernel that remembers what a thread chose when its cpuset is written (8f9ea86fdf99, user_cpus_ptr)."""
+PREFERS_MANY = (5, 15)
+"""The first kernel that prefers several NUMA nodes (MPOL_PREFERRED_MANY): set_mempolicy(2) fails before."""
 _RELEASE = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})", re.ASCII)
 
 
@@ -77,13 +79,20 @@ def check_kernel(settings: Settings, release: str) -> None:
     rule S6: no container runs on another's CPUs). The pool
     changes with every pod, and a mixed container's threads choose theirs: its shared part must then never change.
 
+    Before 5.15 a memory policy cannot prefer several NUMA nodes: the runtime would fail the container.
+
     Raises:
         SettingsError: names the key to change and what to do.
     """
-    if settings.mixed_shared_cpus is not MixedCpus.POOL:
-        return
     found = _RELEASE.match(release)
-    if found is None or (int(found[1]), int(found[2])) < KEEPS_AFFINITIES:
+    version = (int(found[1]), int(found[2])) if found else (0, 0)
+    if settings.nri.memory_policy and version < PREFERS_MANY:
+        raise SettingsError(
+            "nri.memoryPolicy",
+            f"needs Linux 5.15 or newer, and this is {release[:40] or 'unknown'}: before, containers that ask for "
+            "preferred would not start; set it to false",
+        )
+    if settings.mixed_shared_cpus is MixedCpus.POOL and version < KEEPS_AFFINITIES:
         raise SettingsError(
             "mixedSharedCPUs",
             f"pool needs Linux 6.2 or newer, and this is {release[:40] or 'unknown'}: before, a change of the pool "

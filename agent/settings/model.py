@@ -200,6 +200,11 @@ class NriSettings(Section):
         "before 2.2.6, 2.3 before 2.3.3), which its next restart may not survive.",
         on=False,
     )
+    memory_policy: bool = switch(
+        "Whether a container whose memory is bound to several NUMA nodes gets the memory policy that it asks for "
+        "(numalign.io/memory-policy): NRI 0.12, runc 1.4, and Linux 5.15 and newer only.",
+        on=False,
+    )
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,7 @@ def rules_of(settings: Settings, machine: Machine, *, node_reserved: int = 0, ku
         exclusive=settings.exclusive_containers,
         exclusive_namespaces=settings.exclusive_namespaces,
         mixed=settings.mixed_shared_cpus,
+        memory_policies=settings.nri.memory_policy,
     )
 
 

@@ -13,6 +13,7 @@ from agent.core.cgroups import enforced
 from agent.core.request import annotations as asks
 from agent.core.request.exclusive import EXCLUSIVE
 from agent.core.request.isolated import ISOLATED, IsolatedCpus
+from agent.core.request.memory_policy import MEMORY_POLICY, MemoryPolicyWish
 from agent.core.request.mixed import MIXED
 from agent.kube import pod_report as report
 from agent.kube.nodes import OBSERVE_ONLY
@@ -37,13 +38,16 @@ def test_annotations() -> None:
     asked = pages.section(REFERENCE, "Annotations that you set")
     known = {
         asks.POLICY, asks.SCOPE, asks.ON_MISALIGNMENT, asks.CPU_OPTIONS, asks.DEVICES, asks.ALIGN, asks.PIN,
-        asks.MOVE_MEMORY, EXCLUSIVE, MIXED, ISOLATED,
+        asks.MOVE_MEMORY, EXCLUSIVE, MIXED, ISOLATED, MEMORY_POLICY,
     }  # fmt: skip
     assert pages.first_cells(asked) == known
     assert OBSERVE_ONLY in asked
     assert all(f"`{key}`" in asked for key in asks.APART)
     rows = {line.split("`")[1]: line for line in asked.splitlines() if line.startswith("| `")}
-    listed = ((asks.POLICY, Policy), (asks.SCOPE, Scope), (asks.ALIGN, asks.ALIGNS), (ISOLATED, IsolatedCpus))
+    listed = (
+        (asks.POLICY, Policy), (asks.SCOPE, Scope), (asks.ALIGN, asks.ALIGNS), (ISOLATED, IsolatedCpus),
+        (MEMORY_POLICY, MemoryPolicyWish),
+    )  # fmt: skip
     for key, words in listed:
         assert all(f"`{word}`" in rows[key] for word in words)
     assert all(f"`{word}`" in rows[asks.ON_MISALIGNMENT] for word in OnMisalignment)

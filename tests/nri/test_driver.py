@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agent.core.cgroups.desired import DesiredSets
+from agent.core.request.memory_policy import PagePolicy
 from agent.errors import SandboxRefused
 from agent.host.device_nodes import DeviceNode
 from agent.host.nri.driver import NriDriver
@@ -68,6 +69,9 @@ class Engine:
 
     def folders(self, uid: str, container: str) -> tuple[tuple[str, str], ...]:
         return ((f"/host/{uid}/{container}", "/here"),) if self.wanted.shared else ()
+
+    def pages(self, uid: str, container: str, mems: NodeSet | None) -> PagePolicy | None:
+        return None
 
     def containers_named(self, names: Mapping[str, tuple[str, str]]) -> None:
         self.names |= names

@@ -88,6 +88,8 @@ def test_a_pods_options_are_laid_over_the_nodes() -> None:
         ("devices", "a.b/c=0", "numalign.io/nic=1"),
         ("align", "socket", "numa | numa,memory"),
         ("pin", "maybe", "neither true nor false"),
+        ("memory_policy", "interleaved", "interleave, preferred, bind"),
+        ("memory_policy", "bind,interleave", "interleave, preferred, bind"),
         ("polcy", "restricted", "numalign.io/policy"),
     ],
 )

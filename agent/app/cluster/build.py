@@ -32,6 +32,7 @@ from agent.app.service.begin import Begun, StartFacts, begin
 from agent.app.service.edges import DeviceHints, NodeEdges, Sockets
 from agent.app.service.followed_setup import FollowedSetup
 from agent.app.service.machine_watch import MachineWatch
+from agent.app.service.memory_policies import MemoryPolicies
 from agent.app.service.node_events import NodeEvents
 from agent.app.service.other_writers import mind_pods
 from agent.app.service.service import NodeParts, NodeService, Pulse
@@ -137,7 +138,9 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
         )  # fmt: skip
         engine = begun.engine
         cpu_files = CpuFiles(options.state, options.state_on_host)
-        hints, affinities = DeviceHints(engine), Affinities(cgroups)
+        hints, affinities, policies = (
+            DeviceHints(engine), Affinities(cgroups), MemoryPolicies(cgroups, lambda: edges.runtime),
+        )  # fmt: skip
         publisher = Publisher(
             client, options.node_name,
             dropped=lambda why: metrics.count("events_dropped_total", why),
@@ -148,7 +151,8 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
             publisher, Regarding("Node", "", options.node_name, options.node_name),
             lambda: (engine.snapshot.node.seen, engine.snapshot.node.rules), ran=begun.ran.__contains__,
             most_refusals=refusals.per_owner_per_hour, fallback=OnMisalignment(refusals.fallback.value),
-            acting=lambda: engine.acting, count=count, exempt=exempt, hints=hints, note=affinities.note,
+            acting=lambda: engine.acting, count=count, exempt=exempt, hints=hints,
+            note=lambda uid: "; ".join(filter(None, (affinities.note(uid), policies.note(uid)))),
         )  # fmt: skip
         windows = Windows(lambda seconds: metrics.time("start_to_pin_seconds", seconds=seconds))
         reporters.add(Measured(metrics, windows, lambda: engine.snapshot.node.rules.topology.policy))
@@ -215,7 +219,7 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
             pulse=pulse, health=health, metrics=metrics, reporters=reporters, setup=setup, cgroups=cgroups,
             engine=engine, edges=edges, events=events, page=page, memory=memory,
             unplaced=UnplacedPods(options.state), cpu_files=cpu_files, metrics_address=options.metrics_address,
-            affinities=affinities, threads=(publisher, topology, claims, intake, edges, events, hotplug, pods),
+            looks=(affinities, policies), threads=(publisher, topology, claims, intake, edges, events, hotplug, pods),
         )  # fmt: skip
         return NodeService(parts, source, closing.pop_all())
 

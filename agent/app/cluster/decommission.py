@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from agent.app.statedir import beside
+from agent.core.cgroups.page_policies import kept
 from agent.core.cgroups.remains import Released, remaining
 from agent.core.request.annotations import RELEASE, RELEASED
 from agent.engine.engine import Engine
@@ -102,8 +103,11 @@ class Decommission:
             return self._resumed(topology)
         if self._request != asked:
             LOG.warning("asked to release this node (%s): putting everything back", asked)
+            left = kept(engine.ledger)
             written = engine.release()
             self._released = Released(written, remaining(written, cgroups.observe()))
+            if left:
+                LOG.warning("%s", left)
             self._reporter.leave()
             self._request = asked
             self._until = self._clock() + PATIENCE

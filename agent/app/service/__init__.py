@@ -6,6 +6,7 @@
     edges             NRI and podresources, where their sockets are; node_events: new cgroup folders
     other_writers     finds other writers of cpusets; file_switch: the kill switch in the configuration file
     gauges            the values of the metrics; affinities: containers that were started on a part of their CPUs
+    memory_policies   containers with the memory policy that they ask for, and without it
 
 Modules are imported by their own names.
 """

@@ -233,6 +233,11 @@ class NodeEdges:
         """The runtime's sandboxes; none while it is away."""
         return self.driver.sandboxes if self.driver is not None else ()
 
+    @property
+    def runtime(self) -> str:
+        """Name and version of the runtime that asks by NRI, "" for none."""
+        return self.driver.runtime if self.driver is not None else ""
+
     def enforcing(self) -> bool:
         """Return True if grants may go through the runtime: the settings, the switch (S3) and rule S10 allow it."""
         if self.enforcement() in (Enforcement.DRY_RUN, Enforcement.CGROUP):

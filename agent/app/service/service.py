@@ -24,6 +24,7 @@ from agent.app.service.edges import NodeEdges
 from agent.app.service.followed_setup import FollowedSetup
 from agent.app.service.gauges import Locality, shown
 from agent.app.service.machine_watch import second_opinion
+from agent.app.service.memory_policies import MemoryPolicies
 from agent.app.service.node_events import NodeEvents
 from agent.app.statedir.loading import tell_answers
 from agent.app.statedir.node_allocatable import kept_by_pods
@@ -142,7 +143,7 @@ class NodeParts:
         unplaced: keeps refused, waiting and exempt pods, for `numalign explain`.
         cpu_files: the files by which mixed containers know their own CPUs.
         metrics_address: where metrics and health are served, "" for nowhere.
-        affinities: which containers were started on a part of their CPUs; None where pods carry no condition.
+        looks: at what containers have, for the conditions of pods; done on the clock.
         threads: in the order of starting; stopped in the reverse one: no new pods, then the last ones are reported.
     """
 
@@ -161,7 +162,7 @@ class NodeParts:
     cpu_files: CpuFiles
     metrics_address: str
     threads: Sequence[Part]
-    affinities: Affinities | None = None
+    looks: Sequence[Affinities | MemoryPolicies] = ()
 
 
 class NodeService(Generic[Source]):
@@ -305,8 +306,8 @@ class NodeService(Generic[Source]):
             self.parts.edges.again()
         self._serve_page()
         self._locality.look(self.engine.ledger, self.engine.names, self.engine.snapshot.node.machine)
-        if self.parts.affinities is not None:
-            self.parts.affinities.look(self.engine)
+        for each in self.parts.looks:
+            each.look(self.engine)
 
     def _follow(self) -> None:
         """Follow a change of the settings, the machine or the Node's allocatable."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from agent.core.admission.node import Node
 from agent.core.admission.pod import Step
 from agent.core.admission.waiting import hopeless
+from agent.core.cgroups.page_policies import asked
 from agent.core.confine import align_requested
 from agent.core.devices.claims import told
 from agent.core.devices.kubelet import explained, given_to, handed_over
@@ -269,6 +270,7 @@ class _Explainer:
             refusal=run.refusal, remedies=found.remedies, searched=found.searched, as_of=as_of,
             notes=(
                 *self.notes, *told(holding or run.case.ledger, self.pod.uid), *sentences(near),
+                *asked(holding or run.case.ledger, self.pod.uid, rules, self.node.machine),
                 *filter(None, (isolated.note(own, self.node.machine), isolated.counted(self.pod, rules))),
             ),
             answers=rules.answers, first=self.first,

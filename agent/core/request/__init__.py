@@ -2,7 +2,7 @@
 
     amounts        CPUs, memory and devices that the managers count
     annotations    the annotations of numalign.io, checked: `PodSettings`, with a `Problem` for each bad value
-    exclusive, mixed, isolated    annotations that depend on the node's settings, too: each with its own check
+    exclusive, mixed, isolated, memory_policy    annotations that depend on the node's settings; each with its check
     late           annotations that came after the pod was placed
     exempt         pods that are left alone (safety rule S2)
 

@@ -8,6 +8,7 @@
     numalign.io/exclusive        auto | none | NAME,... | auto,-NAME,...   (agent.core.request.exclusive)
     numalign.io/mixed            NAME,...   (agent.core.request.mixed)
     numalign.io/isolated-cpus    prefer | avoid | require   (agent.core.request.isolated)
+    numalign.io/memory-policy    interleave | preferred | bind   (agent.core.request.memory_policy)
     numalign.io/align            numa | numa,memory   (agent.core.confine)
     numalign.io/pin              false: leave this pod alone, whatever it is entitled to
     numalign.io/move-memory      true: bind its memory even when pages lie elsewhere already (safety rule S4)
@@ -25,6 +26,7 @@ from typing import TypeVar
 
 from agent.core.request.exclusive import EXCLUSIVE
 from agent.core.request.isolated import ISOLATED, IsolatedCpus
+from agent.core.request.memory_policy import MEMORY_POLICY, MemoryPolicyWish
 from agent.core.request.mixed import MIXED
 from agent.errors import MalformedError
 from agent.model.fields import words_in
@@ -112,7 +114,8 @@ def pod_settings(pod: Pod, options: CpuOptions, policy: Policy) -> PodSettings:
         move_memory=reader.switch(MOVE_MEMORY, default=False),
     )
     reader.check_align()
-    reader.word(ISOLATED, IsolatedCpus)  # it is read elsewhere, with the node's settings
+    reader.word(ISOLATED, IsolatedCpus)  # both are read elsewhere, with the node's settings
+    reader.word(MEMORY_POLICY, MemoryPolicyWish)
     reader.left(EXCLUSIVE)
     reader.left(MIXED)
     reader.unknown()
@@ -215,6 +218,7 @@ class _Reader:
         """Note any other annotation of our prefix: a typing error that would go unnoticed; one problem for all."""
         known = (
             POLICY, SCOPE, ON_MISALIGNMENT, CPU_OPTIONS, DEVICES, ALIGN, PIN, MOVE_MEMORY, EXCLUSIVE, MIXED, ISOLATED,
+            MEMORY_POLICY,
         )  # fmt: skip
         more = self._left.pop(MORE, "")
         names = [name for name in self._left if name not in OURS | APART]

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from agent.core.request.annotations import ALIGN, CPU_OPTIONS, DEVICES, POLICY, SCOPE, Problem
 from agent.core.request.exclusive import EXCLUSIVE
 from agent.core.request.isolated import ISOLATED
+from agent.core.request.memory_policy import MEMORY_POLICY
 from agent.core.request.mixed import MIXED
 from agent.model.ledger import PodRecord
 
 PLACING = (POLICY, SCOPE, ALIGN, CPU_OPTIONS, DEVICES, ISOLATED)
 """Annotations that count when a pod is placed, and never later."""
-LATE = (*PLACING, EXCLUSIVE, MIXED)
+LATE = (*PLACING, EXCLUSIVE, MIXED, MEMORY_POLICY)
 THEN = "delete the pod, and its owner makes it again"
 
 

@@ -15,6 +15,7 @@ Called by the engine through its ports, and by the command line. Not for decidin
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from agent.host.cgroups import scanning
 from agent.host.cgroups.kernel import Kernel, RealKernel
 from agent.host.cgroups.mounts import Mounts, find_mounts
 from agent.host.cgroups.writing import Writer
+from agent.host.page_policy import PolicyReader
 from agent.model.cgroup import InForce, Level, Observed, Write, Written
 from agent.model.idset import CpuSet
 
@@ -60,6 +62,7 @@ class Cgroups:
         self._kubepods = ""
         self._known: frozenset[str] = frozenset()
         self.real = kernel is None
+        self._policies = PolicyReader()
         self._writer = Writer(self.mounts, kernel or RealKernel(), patience)
 
     @property
@@ -127,3 +130,13 @@ class Cgroups:
     def affinities(self, path: str) -> dict[int, CpuSet]:
         """Thread id -> the CPUs that it may use (safety.md S15: for reports only)."""
         return _pages.affinities(self.mounts, path)
+
+    def policy(self, path: str) -> str:
+        """The memory policy of a process of a container, as numa_maps shows it. Raises OSError, SysfsMalformedError.
+
+        The error is ESRCH where no process is seen: those of another pid namespace have no number.
+        """
+        pid = _pages.process(self.mounts, path)
+        if not pid:
+            raise OSError(errno.ESRCH, "no process is seen")
+        return self._policies.read(pid)

@@ -97,6 +97,11 @@ def affinities(mounts: Mounts, path: str) -> dict[int, CpuSet]:
     return found
 
 
+def process(mounts: Mounts, path: str) -> int:
+    """The lowest id of a process of the cgroup and of those below; 0 where none is seen."""
+    return min(_ids(mounts, path, "cgroup.procs"), default=0)
+
+
 def _ids(mounts: Mounts, path: str, file: str) -> Iterator[int]:
     """The numbers in a file of a cgroup and of those below, _MANY at most; those of another pid namespace are 0."""
     todo, left = deque([mounts.cpuset + path]), _MANY

@@ -19,12 +19,14 @@ from typing import Protocol
 
 from agent.core.cgroups.byte_order import for_runtime
 from agent.core.cgroups.desired import DesiredSets, holders, own_of, pool_of, share
+from agent.core.cgroups.page_policies import page_policies
 from agent.core.cgroups.release import lifted
 from agent.core.devices.kubelet import is_extended
+from agent.core.request.memory_policy import PagePolicy
 from agent.core.request.mixed import assigned
 from agent.host.cpu_files import CpuFiles
 from agent.host.device_nodes import DeviceNode, Usable, variable
-from agent.model.idset import CpuSet
+from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Pod, Qos
 from agent.model.rules import OnMisalignment
 from agent.node.fault_isolation import Isolated
@@ -186,6 +188,18 @@ class EngineDecisions:
     def folders(self, uid: str, container: str) -> tuple[tuple[str, str], ...]:
         """Return the folder that a mixed container gets: (path on the host, path in the container)."""
         return self._files.mount(self._engine.snapshot, uid, container) if self._files else ()
+
+    def pages(self, uid: str, container: str, mems: NodeSet | None) -> PagePolicy | None:
+        """Return the memory policy that a container gets (numalign.io/memory-policy), None for none.
+
+        Its nodes are among those that the same answer binds the memory to: the runtime fails a container whose policy
+        has no node of its cpuset.
+        """
+        snapshot = self._engine.snapshot
+        if not mems:
+            return None
+        found = page_policies(snapshot.in_effect, uid, snapshot.node.rules, snapshot.node.machine).get(container)
+        return found if found and found.nodes.issubset(mems) else None
 
     def devices(self, uid: str, container: str) -> tuple[Mapping[str, str], tuple[DeviceNode, ...]]:
         """Return the variables and device files that make numalign's own devices usable in a container (S22)."""

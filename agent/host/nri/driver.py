@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from agent.core.cgroups.desired import DesiredSets
+from agent.core.request.memory_policy import PagePolicy
 from agent.errors import SandboxRefused
 from agent.host.device_nodes import DeviceNode
 from agent.host.nri.runtimes import hangs_at_registration, keeps_refused_sandboxes
@@ -52,6 +53,9 @@ class Decisions(Protocol):
 
     def folders(self, uid: str, container: str) -> tuple[tuple[str, str], ...]:
         """Folders to mount, where a container follows its CPUs (numalign.io/mixed)."""
+
+    def pages(self, uid: str, container: str, mems: NodeSet | None) -> PagePolicy | None:
+        """The memory policy that a container asks for, over nodes that are among `mems`; None for none."""
 
     def devices(self, uid: str, container: str) -> tuple[Mapping[str, str], tuple[DeviceNode, ...]]:
         """Environment variables and device files of the devices that numalign hands out itself (safety.md S22)."""
@@ -223,6 +227,7 @@ class NriDriver:
         return Adjustment(
             cpus=desired.cpus, mems=desired.mems, quota=-1 if lifted else None,
             env=env, devices=devices, folders=folders,
+            pages=self._decisions.pages(sandbox.uid, container.name, desired.mems),
         )  # fmt: skip
 
     def update_container(self, sandbox: Sandbox, container: RuntimeContainer) -> Adjustment:

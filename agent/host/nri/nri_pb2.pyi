@@ -31,6 +31,16 @@ class ContainerState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CONTAINER_PAUSED: _ClassVar[ContainerState]
     CONTAINER_RUNNING: _ClassVar[ContainerState]
     CONTAINER_STOPPED: _ClassVar[ContainerState]
+
+class MpolMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MPOL_DEFAULT: _ClassVar[MpolMode]
+    MPOL_PREFERRED: _ClassVar[MpolMode]
+    MPOL_BIND: _ClassVar[MpolMode]
+    MPOL_INTERLEAVE: _ClassVar[MpolMode]
+    MPOL_LOCAL: _ClassVar[MpolMode]
+    MPOL_PREFERRED_MANY: _ClassVar[MpolMode]
+    MPOL_WEIGHTED_INTERLEAVE: _ClassVar[MpolMode]
 UNKNOWN: Event
 RUN_POD_SANDBOX: Event
 STOP_POD_SANDBOX: Event
@@ -50,6 +60,13 @@ CONTAINER_CREATED: ContainerState
 CONTAINER_PAUSED: ContainerState
 CONTAINER_RUNNING: ContainerState
 CONTAINER_STOPPED: ContainerState
+MPOL_DEFAULT: MpolMode
+MPOL_PREFERRED: MpolMode
+MPOL_BIND: MpolMode
+MPOL_INTERLEAVE: MpolMode
+MPOL_LOCAL: MpolMode
+MPOL_PREFERRED_MANY: MpolMode
+MPOL_WEIGHTED_INTERLEAVE: MpolMode
 
 class Request(_message.Message):
     __slots__ = ("service", "method", "payload", "timeout_nano")
@@ -364,12 +381,22 @@ class Mount(_message.Message):
     def __init__(self, destination: _Optional[str] = ..., type: _Optional[str] = ..., source: _Optional[str] = ..., options: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LinuxContainerAdjustment(_message.Message):
-    __slots__ = ("devices", "resources")
+    __slots__ = ("devices", "resources", "memory_policy")
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_POLICY_FIELD_NUMBER: _ClassVar[int]
     devices: _containers.RepeatedCompositeFieldContainer[LinuxDevice]
     resources: LinuxResources
-    def __init__(self, devices: _Optional[_Iterable[_Union[LinuxDevice, _Mapping]]] = ..., resources: _Optional[_Union[LinuxResources, _Mapping]] = ...) -> None: ...
+    memory_policy: LinuxMemoryPolicy
+    def __init__(self, devices: _Optional[_Iterable[_Union[LinuxDevice, _Mapping]]] = ..., resources: _Optional[_Union[LinuxResources, _Mapping]] = ..., memory_policy: _Optional[_Union[LinuxMemoryPolicy, _Mapping]] = ...) -> None: ...
+
+class LinuxMemoryPolicy(_message.Message):
+    __slots__ = ("mode", "nodes")
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    mode: MpolMode
+    nodes: str
+    def __init__(self, mode: _Optional[_Union[MpolMode, str]] = ..., nodes: _Optional[str] = ...) -> None: ...
 
 class ContainerUpdate(_message.Message):
     __slots__ = ("container_id", "linux", "ignore_failure")

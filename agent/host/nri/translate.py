@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from agent.core.request.memory_policy import MemoryPolicyWish
 from agent.host.nri import nri_pb2
 from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
 
 FOLDER_OPTIONS = ("bind", "ro", "nosuid", "nodev", "noexec", "rprivate")
 """Of a folder in which a file is replaced by rename: the container sees the new one, and can write nothing."""
+_MODES = {
+    MemoryPolicyWish.INTERLEAVE: nri_pb2.MPOL_INTERLEAVE,
+    MemoryPolicyWish.PREFERRED: nri_pb2.MPOL_PREFERRED_MANY,
+    MemoryPolicyWish.BIND: nri_pb2.MPOL_BIND,
+}
 
 
 def sandbox(message: nri_pb2.PodSandbox) -> Sandbox:
@@ -45,6 +51,9 @@ def adjustment(change: Adjustment) -> nri_pb2.ContainerAdjustment:
         message.env.add(key=key, value=value)
     for source, destination in change.folders:
         message.mounts.add(destination=destination, type="bind", source=source, options=FOLDER_OPTIONS)
+    if change.pages is not None:
+        message.linux.memory_policy.mode = _MODES[change.pages.wish]
+        message.linux.memory_policy.nodes = str(change.pages.nodes)
     for device in change.devices:
         message.linux.devices.add(path=device.path, type=device.kind, major=device.major, minor=device.minor)
         rule = message.linux.resources.devices.add(allow=True, type=device.kind, access=device.access)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agent.core.request.memory_policy import PagePolicy
 from agent.host.device_nodes import DeviceNode
 from agent.model.idset import CpuSet, NodeSet
 
@@ -58,6 +59,7 @@ class Adjustment:
         env: environment variables to add.
         devices: device files to add, with their cgroup rules.
         folders: (folder of the host, where the container sees it) to mount, read-only.
+        pages: the memory policy of its process; None leaves it.
     """
 
     cpus: CpuSet | None = None
@@ -66,6 +68,7 @@ class Adjustment:
     env: Mapping[str, str] = field(default_factory=dict, hash=False)
     devices: tuple[DeviceNode, ...] = ()
     folders: tuple[tuple[str, str], ...] = ()
+    pages: PagePolicy | None = None
 
 
 NO_ADJUSTMENT = Adjustment()

@@ -51,6 +51,9 @@ allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities:
   drop: [ALL]
+  {{- if .Values.nri.readMemoryPolicies }}
+  add: [SYS_PTRACE]
+  {{- end }}
 {{- end }}
 
 {{- define "numalign.serviceAccountName" -}}

@@ -23,6 +23,9 @@
 {{- if and (eq (toString .Values.config.enforcement) "nri") (not .Values.nri.enabled) }}
 {{- fail "config.enforcement: nri needs nri.enabled: true" }}
 {{- end }}
+{{- if and .Values.nri.readMemoryPolicies .Values.openshift.enabled }}
+{{- fail "nri.readMemoryPolicies: needs hostPID and SYS_PTRACE, which openshift.enabled does not allow; set one of them to false" }}
+{{- end }}
 {{- if and .Values.priorityClass.create (hasPrefix "system-" .Values.priorityClass.name) }}
 {{- fail "priorityClass.name: names of system- classes are Kubernetes' own; with priorityClass.create set another one, or an empty one" }}
 {{- end }}

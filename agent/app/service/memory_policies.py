@@ -1,0 +1,85 @@
+"""Looks whether containers have the memory policy that they ask for (numalign.io/memory-policy), for the condition.
+
+Called by the loop on the clock. Nothing is repaired: no program can change the policy of another one that runs. A
+policy counts as in force after the kernel showed it; that container is not read again.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Mapping
+
+from agent.core.cgroups.page_policies import Seen, note, page_policies
+from agent.core.request.memory_policy import PagePolicy, wish_of
+from agent.engine.engine import Engine
+from agent.host.cgroups import Cgroups
+from agent.model.cgroup import Cgroup, Level
+
+YOUNG = 3.0
+"""Seconds after the start of a container in which its process may still be the runtime's own, without the policy."""
+_UNSEEN = "the agent sees none of its processes"
+_REMEDY = "nri.readMemoryPolicies of the chart lets it"
+
+
+class MemoryPolicies:
+    """What was seen of policies at the last look.
+
+    Args:
+        cgroups: the tree; only a real kernel's has processes.
+        runtime: name and version of the runtime that asks by NRI now, "" for none.
+    """
+
+    def __init__(self, cgroups: Cgroups, runtime: Callable[[], str]) -> None:
+        self._cgroups, self._runtime = cgroups, runtime
+        self._notes: Mapping[str, str] = {}
+        self._in_force: dict[str, Seen] = {}
+
+    def note(self, uid: str) -> str:
+        """Return the sentence on a pod's containers; "" for none."""
+        return self._notes.get(uid, "")
+
+    def look(self, engine: Engine) -> None:
+        """Read the policy of one process of each container that gets one, and report pods whose sentence changed.
+
+        Raises HostError.
+        """
+        node, ledger, names = engine.snapshot.node, engine.ledger, engine.names
+        asking = [uid for uid, record in ledger.pods.items() if wish_of(record.pod, node.rules)]
+        if not self._cgroups.real or not (asking or self._notes):
+            return
+        policies = {uid: page_policies(ledger, uid, node.rules, node.machine) for uid in asking}
+        seen, kept = dict[str, dict[str, Seen]](), self._in_force
+        self._in_force = {}
+        for cgroup in self._cgroups.observe().cgroups if any(policies.values()) else ():
+            uid, name = names.get(cgroup.container_id, ("", ""))
+            if cgroup.level is Level.CONTAINER and name in policies.get(uid, {}):
+                found = self._seen(cgroup, policies[uid][name], kept.get(cgroup.container_id))
+                if found is not None:
+                    seen.setdefault(uid, {})[name] = found
+        runtime = self._runtime()
+        told = {uid: note(each, seen.get(uid, {}), runtime) for uid, each in policies.items()}
+        before, self._notes = self._notes, told
+        engine.retell(uid for uid in before.keys() | told.keys() if before.get(uid, "") != told.get(uid, ""))
+
+    def _seen(self, cgroup: Cgroup, policy: PagePolicy, before: Seen | None) -> Seen | None:
+        """Read what the kernel shows of a container; None where that cannot be said yet, or not any more."""
+        if before is None or before.shown != str(policy):
+            since = self._cgroups.since(cgroup.path)
+            if since is None or time.time() - since < YOUNG:
+                return None
+            try:
+                before = Seen(self._cgroups.policy(cgroup.path))
+            except OSError as error:
+                return None if error.errno == errno.ENOENT else Seen(why=_why(error))
+        if before.shown == str(policy):
+            self._in_force[cgroup.container_id] = before
+        return before
+
+
+def _why(error: OSError) -> str:
+    if error.errno == errno.ESRCH:
+        return f"{_UNSEEN}: {_REMEDY}"
+    cause = errno.errorcode.get(error.errno or 0, "EIO")
+    what = f"/proc/PID/numa_maps of it cannot be read ({cause}: {error.strerror})"
+    return f"{what}: {_REMEDY}" if error.errno in (errno.EACCES, errno.EPERM) else what

@@ -1,0 +1,276 @@
+"""numalign.io/memory-policy through the engine: what the runtime is answered, and what is told of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.app.service.memory_policies import MemoryPolicies
+from agent.core.cgroups.page_policies import NEEDED, kept
+from agent.errors import SettingsError
+from agent.host.device_nodes import Usable
+from agent.host.nri import nri_pb2, translate
+from agent.host.nri.decisions import EngineDecisions
+from agent.host.nri.driver import NriDriver
+from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
+from agent.kube import pod_report
+from agent.node.explaining import explained
+from agent.settings import parse
+from agent.settings.conflicts import check_kernel
+from tests.flow.world import World, container, manifest
+from tests.patience import PATIENCE
+
+MACHINE = "2 sockets x 1 node x 4 cores x 1 thread, 4G per node"
+SETTINGS = {
+    "memoryManagerPolicy": "Static", "kubeReserved": {"cpu": "1", "memory": "1Gi"},
+    "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1124Mi"}}],
+}  # fmt: skip
+ON = {"nri": {"memoryPolicy": True}}
+WIDE = container(cpu="2", memory="5Gi")
+"""A container with CPUs on node 0 and memory on both nodes."""
+RUNTIME = "containerd 2.4.2"
+
+
+def node(folder: Path, **settings: Any) -> World:  # noqa: ANN401 - a document's values
+    """A listed node on which memory is bound."""
+    world = World(folder, machine=MACHINE, settings={**SETTINGS, **settings})
+    world.engine.pods_listed({"db"})
+    return world
+
+
+def answer(world: World, name: str = "app") -> nri_pb2.ContainerAdjustment:
+    """What the runtime is answered when it creates a container of the pod."""
+    decisions = EngineDecisions(world.engine, lambda _address: Usable(()))
+    decisions.start()
+    pod = Sandbox(id="s", name="db", namespace="default", uid="db")
+    change = NriDriver(decisions).create_container(pod, RuntimeContainer("c", "s", name))
+    assert decisions.stop(PATIENCE)
+    return translate.adjustment(change)
+
+
+def notes(world: World) -> tuple[str, ...]:
+    """What explain says of the pod beside its reasons."""
+    found = explained(world.engine.snapshot, "db")
+    assert found is not None
+    return found.notes
+
+
+@pytest.mark.parametrize(
+    ("wish", "mode", "nodes"),
+    [
+        ("interleave", nri_pb2.MPOL_INTERLEAVE, "0-1"),
+        (" interleave ", nri_pb2.MPOL_INTERLEAVE, "0-1"),
+        ("preferred", nri_pb2.MPOL_PREFERRED_MANY, "0"),
+        ("bind", nri_pb2.MPOL_BIND, "0-1"),
+    ],
+)
+def test_the_runtime_is_asked_for_the_policy_over_the_nodes_of_the_memory(
+    tmp_path: Path, wish: str, mode: int, nodes: str
+) -> None:
+    """With the same answer that binds the memory; `preferred` names the nodes of the container's own CPUs."""
+    world = node(tmp_path, **ON)
+    world.see(manifest("db", WIDE, memory_policy=wish))
+    linux = answer(world).linux
+    assert (linux.memory_policy.mode, linux.memory_policy.nodes) == (mode, nodes)
+    assert linux.resources.cpu.mems == "0-1"
+
+
+@pytest.mark.parametrize(
+    ("settings", "body", "wish"),
+    [
+        ({}, WIDE, "interleave"),
+        (ON, WIDE, "default"),
+        (ON, WIDE, "local"),
+        (ON, WIDE, "interleave,bind"),
+        (ON, container(cpu="2", memory="1Gi"), "interleave"),
+        ({**ON, "memoryManagerPolicy": "None", "reservedMemory": []}, WIDE, "interleave"),
+    ],
+    ids=["switched off", "no such word", "another policy", "a list", "one node", "memory is not bound"],
+)
+def test_the_answer_is_the_same_as_without_the_annotation(
+    tmp_path: Path, settings: dict[str, Any], body: dict[str, Any], wish: str
+) -> None:
+    """Byte for byte, where the setting is off, the value is wrong, or there are not several nodes."""
+    world, bare = node(tmp_path / "a", **settings), node(tmp_path / "b", **settings)
+    world.see(manifest("db", body, memory_policy=wish))
+    bare.see(manifest("db", body))
+    found = answer(world)
+    assert not found.linux.HasField("memory_policy")
+    assert found.SerializeToString(deterministic=True) == answer(bare).SerializeToString(deterministic=True)
+
+
+def test_an_update_of_a_running_container_names_no_policy(tmp_path: Path) -> None:
+    """The runtime could not set it: an update has sets and the quota alone."""
+    world = node(tmp_path, **ON)
+    world.see(manifest("db", WIDE, memory_policy="bind"))
+    decisions = EngineDecisions(world.engine, lambda _address: Usable(()))
+    pod = Sandbox(id="s", name="db", namespace="default", uid="db")
+    change = NriDriver(decisions).update_container(pod, RuntimeContainer("c", "s", "app"))
+    assert change == Adjustment(cpus=change.cpus, mems=change.mems, quota=-1)
+
+
+def test_where_it_is_switched_off_the_pod_is_told(tmp_path: Path) -> None:
+    """The Event says why, and explain does, too; the pod runs as without the annotation."""
+    world = node(tmp_path)
+    world.see(manifest("db", WIDE, memory_policy="bind"))
+    (problem,) = world.engine.snapshot.pods["db"].settings.problems
+    assert str(problem) == (
+        'numalign.io/memory-policy: "bind" is switched off on this node (nri.memoryPolicy: false); the pod runs as '
+        "without it"
+    )
+    assert not any("memory policy" in each for each in notes(world))
+
+
+def test_explain_says_what_the_runtime_is_asked(tmp_path: Path) -> None:
+    """One sentence for each container that gets a policy; one for a pod of which none does."""
+    world = node(tmp_path, **ON)
+    world.see(manifest("db", WIDE, memory_policy="interleave"))
+    assert notes(world)[-1] == (
+        "numalign asks the runtime for the memory policy interleave:0-1 when it creates container app "
+        "(numalign.io/memory-policy); the condition numalign.io/Aligned says whether the kernel shows it"
+    )
+    other = node(tmp_path / "other", **ON)
+    other.see(manifest("db", container(cpu="2", memory="1Gi"), memory_policy="interleave"))
+    assert notes(other)[-1] == (
+        "numalign.io/memory-policy is not followed: the memory of none of its containers is bound to several NUMA "
+        "nodes"
+    )
+
+
+@contextmanager
+def kernel(world: World, monkeypatch: pytest.MonkeyPatch, shown: str | OSError) -> Iterator[list[str]]:
+    """The containers' processes have this policy, and started a while ago; yields the paths that are read."""
+    read = list[str]()
+
+    def policy(path: str) -> str:
+        read.append(path)
+        if isinstance(shown, OSError):
+            raise shown
+        return shown
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.cgroups, "real", True)
+        patch.setattr(world.cgroups, "policy", policy)
+        patch.setattr(world.cgroups, "since", lambda _path: 0.0)
+        yield read
+
+
+def error(code: int) -> OSError:
+    """A fault of the kernel's."""
+    return OSError(code, os.strerror(code))
+
+
+@pytest.mark.parametrize(
+    ("shown", "runtime", "told"),
+    [
+        ("interleave:0-1", RUNTIME, "container app has the memory policy interleave:0-1"),
+        (
+            "default", RUNTIME,
+            f'container app is not in force: the kernel shows "default", and the runtime is {RUNTIME}; {NEEDED}',
+        ),
+        (
+            "interleave:0", RUNTIME,
+            'the memory policy interleave:0-1 of container app is not in force: the kernel shows "interleave:0", and',
+        ),
+        (
+            "default", "",
+            'is not in force: the kernel shows "default", and no runtime asks numalign by NRI;',
+        ),
+        (
+            error(errno.EACCES), RUNTIME,
+            "seen: /proc/PID/numa_maps of it cannot be read (EACCES: Permission denied): nri.readMemoryPolicies of",
+        ),
+        (
+            error(errno.ESRCH), RUNTIME,
+            "is not in force as far as can be seen: the agent sees none of its processes: nri.readMemoryPolicies of",
+        ),
+        (error(errno.ETIMEDOUT), RUNTIME, "cannot be read (ETIMEDOUT: Connection timed out)"),
+    ],
+    ids=["shown", "ignored", "other nodes", "without NRI", "forbidden", "pid namespace", "hangs"],
+)  # fmt: skip
+def test_it_is_told_as_in_force_only_after_the_kernel_showed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: str | OSError, runtime: str, told: str
+) -> None:
+    """The condition has the sentence, once, and is as without it: the sets of the pod are in force either way."""
+    world = node(tmp_path, **ON)
+    world.run(manifest("web", container(cpu="", memory=""), created=1))
+    world.run(manifest("db", WIDE, memory_policy="interleave", created=2))
+    seen = MemoryPolicies(world.cgroups, lambda: runtime)
+    seen.look(world.engine)
+    assert seen.note("db") == "", "what lies in a scratch tree is no process"
+    before = len(world.ears.words)
+    with kernel(world, monkeypatch, shown) as read:
+        for _ in range(3):
+            seen.look(world.engine)
+    assert set(read) == {world.path("db", "app")}, "no other process is read"
+    assert len(read) == (1 if shown == "interleave:0-1" else 3), "one that was shown is not read again"
+    assert world.ears.words[before:] == ["db"]
+    ledger, said = world.engine.ledger, ("", seen.note("db"))
+    bare, full = (pod_report.admitted("db", ledger, world.machine, note=each) for each in said)
+    assert (full.status, full.reason, full.pinned) == (bare.status, bare.reason, bare.pinned)
+    assert told in full.message.removeprefix(bare.message)
+
+
+def test_a_container_that_just_started_is_read_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process is the runtime's own at first; one whose cgroup is gone is told nothing of."""
+    world = node(tmp_path, **ON)
+    world.run(manifest("db", WIDE, memory_policy="bind"))
+    seen = MemoryPolicies(world.cgroups, lambda: RUNTIME)
+    for since in (None, float(2**40)):
+        with kernel(world, monkeypatch, "default") as read, monkeypatch.context() as patch:
+            patch.setattr(world.cgroups, "since", lambda _path, since=since: since)
+            seen.look(world.engine)
+        assert (seen.note("db"), read) == ("", [])
+
+
+def test_without_the_annotation_no_process_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the node has the feature; a pod that lost its wish loses its sentence."""
+    world = node(tmp_path, **ON)
+    world.run(manifest("db", WIDE))
+    seen = MemoryPolicies(world.cgroups, lambda: RUNTIME)
+    with kernel(world, monkeypatch, "default") as read, monkeypatch.context() as patch:
+        patch.setattr(world.cgroups, "observe", lambda: pytest.fail("the tree is read"))
+        seen.look(world.engine)
+    assert (seen.note("db"), read) == ("", [])
+
+
+def test_a_setting_that_is_switched_off_takes_the_sentence_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The container keeps its policy, which numalign does not answer for any more."""
+    world = node(tmp_path, **ON)
+    world.run(manifest("db", WIDE, memory_policy="bind"))
+    seen = MemoryPolicies(world.cgroups, lambda: RUNTIME)
+    with kernel(world, monkeypatch, "bind:0-1"):
+        seen.look(world.engine)
+        assert seen.note("db") == "container app has the memory policy bind:0-1"
+        world.engine.changed(world.node(nri={"memoryPolicy": False}))
+        seen.look(world.engine)
+    assert seen.note("db") == ""
+
+
+def test_a_release_says_what_stays(tmp_path: Path) -> None:
+    """A policy cannot be taken from a process; a node without such pods is told nothing."""
+    world = node(tmp_path, **ON)
+    assert kept(world.engine.ledger) == ""
+    world.see(manifest("db", WIDE, memory_policy="bind"))
+    assert kept(world.engine.ledger) == (
+        "1 pod asks for a memory policy (numalign.io/memory-policy): a container that got it keeps it until it is "
+        "started again"
+    )
+
+
+@pytest.mark.parametrize("release", ["5.14.0-427.el9.x86_64", "4.18.0", "", "six"])
+def test_kernels_that_cannot_prefer_several_nodes_are_refused(release: str) -> None:
+    """Containers would not start there; one sentence says what to set, and the default is fine."""
+    with pytest.raises(SettingsError, match=r"nri\.memoryPolicy: needs Linux 5\.15 or newer"):
+        check_kernel(parse(ON)[0], release)
+    check_kernel(parse({})[0], release)
+    for newer in ("5.15.0", "6.1.0-32-amd64"):
+        check_kernel(parse(ON)[0], newer)
