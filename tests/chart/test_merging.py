@@ -102,3 +102,15 @@ def test_own_names_and_places_are_all_that_the_agent_has() -> None:
     for each in wrong:
         with pytest.raises(rendering.HelmError, match="the chart"):
             agents(each)
+
+
+def test_the_agent_sees_processes_only_where_that_is_asked_for() -> None:
+    """To read memory policies it needs the host's processes and one capability; OpenShift's constraints bar both."""
+    given = {"capabilities": {"drop": ["ALL"]}}, {"capabilities": {"drop": ["ALL"], "add": ["SYS_PTRACE"]}}
+    for asked, context in zip((False, True), given, strict=True):
+        spec = agents(f'nri={{"readMemoryPolicies":{str(asked).lower()}}}')["spec"]
+        assert spec["hostPID"] is asked
+        assert spec["containers"][0]["securityContext"].items() >= context.items()
+        assert spec["containers"][0]["securityContext"]["privileged"] is False
+    with pytest.raises(rendering.HelmError, match=r"nri\.readMemoryPolicies: needs hostPID and SYS_PTRACE"):
+        agents('nri={"readMemoryPolicies":true}', 'openshift={"enabled":true}')

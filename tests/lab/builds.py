@@ -2,6 +2,7 @@
 
 tools()       containerd, its shim, ctr, helm: `go install` by version
 crio()        CRI-O and its helper, for guests that have it in place of containerd
+runc()        a newer runc, for pods that ask for it beside Debian's
 root()        Debian's file system for the guests, as a tar
 disk()        root and programs as an ext4 file, and the kernel that boots it
 """
@@ -35,6 +36,8 @@ CRIO_TAGS = (
     "containers_image_ostree_stub,containers_image_openpgp,exclude_graphdriver_btrfs,btrfs_noversion,netgo,osusergo"
 )
 """What leaves out the C libraries that it can do without: GPGME, Btrfs; seccomp, SELinux and AppArmor by default."""
+RUNC, RUNC_MODULE = "v1.4.4", "github.com/opencontainers/runc"
+"""The first minor that sets memory policies; Debian's 1.1.5 runs all other containers."""
 RUNTIMES: Mapping[str, tuple[str, ...]] = {"containerd": (), "crio": ("conmon",)}
 """A guest's runtime, and what it needs of Debian besides PACKAGES."""
 OWN_RUNTIME = "containerd"
@@ -131,6 +134,19 @@ def crio() -> dict[str, Path]:
             sources = sorted((source / "pinns" / "src").glob("*.c"))
             run("build", "cc", "-std=c99", "-Os", "-static", "-s", "-o", part, *sources)
     return places
+
+
+def runc() -> Path:
+    """A newer runc than the guests' own, linked statically and without seccomp: for pods that ask for it."""
+    target = CACHE / "tools" / f"runc-{RUNC}"
+    with making(target) as part:
+        if part:
+            if not shutil.which("cc"):
+                raise LabError("runc is C in part, and there is no compiler: apt-get install gcc libc6-dev")
+            flags = "-ldflags=-s -w -linkmode external -extldflags -static"
+            options = ("-mod=readonly", "-buildvcs=false", "-trimpath", "-tags", "netgo,osusergo", flags, "-o", part)
+            run("build", "go", "build", *options, ".", env={"CGO_ENABLED": "1"}, cwd=module(RUNC_MODULE, RUNC))
+    return target
 
 
 def crio_places() -> dict[str, Path]:

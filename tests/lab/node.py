@@ -46,6 +46,8 @@ done
 """
 """Runs in the guest before the runtime starts."""
 SOCKETS = {"containerd": "/run/containerd/containerd.sock", "crio": crio.SOCKET}
+NEWER, NEWER_PLACE = "newer", "/usr/local/bin/runc-newer"
+"""A runtime class of containerd for a runc beside Debian's, and where a test puts that program (`builds.runc`)."""
 Kind = Literal["numalign", "kubelet", "none"]
 
 
@@ -238,6 +240,7 @@ def containerd_config(plan: Plan) -> str:
         if plan.nri
         else "  disable = true\n"
     )
+    systemd = "true" if plan.driver == "systemd" else "false"
     # Statistics nobody here reads, of every container each second: they took most of an emulated node's time.
     return f"""version = 3
 [plugins."io.containerd.cri.v1.images".pinned_images]
@@ -250,7 +253,12 @@ def containerd_config(plan: Plan) -> str:
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
   [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
-    SystemdCgroup = {"true" if plan.driver == "systemd" else "false"}
+    SystemdCgroup = {systemd}
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{NEWER}]
+  runtime_type = "io.containerd.runc.v2"
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{NEWER}.options]
+    BinaryName = "{NEWER_PLACE}"
+    SystemdCgroup = {systemd}
 [plugins."io.containerd.nri.v1.nri"]
 {nri}"""
 

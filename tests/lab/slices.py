@@ -176,8 +176,9 @@ GROUPS = (
             "test_who_starts_while_the_agent_is_away_is_named_and_put_right",
         ), 3, 13, form="{}::{}"),
         Part((f"{EXCLUSIVE}::test_with_required_plugins_nobody_starts_while_the_agent_is_away",), 6),
-        Part(("tests/lab/test_mixed.py",), 4),
-    ), "containers of Burstable pods with CPUs of their own: churn, kills; own and shared ones in one"),
+        Part(("tests/lab/test_mixed.py",), 4), Part(("tests/lab/test_memory_policy.py",), 5),
+    ), "containers of Burstable pods with CPUs of their own: churn, kills; own and shared ones in one; memory "
+       "policies by a runc that has them and by one that has not"),
     Slice("arm", (Part(("tests/arm/test_guest.py",), 3),),
           "a guest of 64-bit ARM: discovery, cgroups and NRI there", ("arm_guest",), 8),
     Slice("pairs", (
