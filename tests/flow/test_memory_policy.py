@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from agent.app.service.memory_policies import MemoryPolicies
-from agent.core.cgroups.page_policies import NEEDED, kept
+from agent.cli import group
+from agent.core.cgroups.page_policies import NEEDED
 from agent.errors import SettingsError
 from agent.host.device_nodes import Usable
 from agent.host.nri import nri_pb2, translate
@@ -23,6 +25,8 @@ from agent.kube import pod_report
 from agent.node.explaining import explained
 from agent.settings import parse
 from agent.settings.conflicts import check_kernel
+from tests.flow.serving import MACHINE as MACHINE_OF_FILES
+from tests.flow.serving import write
 from tests.flow.world import World, container, manifest
 from tests.patience import PATIENCE
 
@@ -255,15 +259,18 @@ def test_a_setting_that_is_switched_off_takes_the_sentence_back(
     assert seen.note("db") == ""
 
 
-def test_a_release_says_what_stays(tmp_path: Path) -> None:
-    """A policy cannot be taken from a process; a node without such pods is told nothing."""
-    world = node(tmp_path, **ON)
-    assert kept(world.engine.ledger) == ""
-    world.see(manifest("db", WIDE, memory_policy="bind"))
-    assert kept(world.engine.ledger) == (
-        "1 pod asks for a memory policy (numalign.io/memory-policy): a container that got it keeps it until it is "
-        "started again"
-    )
+@pytest.mark.parametrize(("wish", "count"), [("bind", 1), ("bound", 0), ("", 0)])
+def test_a_release_says_what_stays(tmp_path: Path, wish: str, count: int) -> None:
+    """A policy cannot be taken from a process; where no pod asks for one, the release says nothing of it."""
+    (tmp_path / "pods").mkdir()
+    write(tmp_path / "pods", "db", container(cpu="2"), **({"memory_policy": wish} if wish else {}))
+    options = ("--state-dir", str(tmp_path / "state"), "--root", MACHINE_OF_FILES)
+    for command in (("run", "--pods", str(tmp_path / "pods"), "--once"), ("release",)):
+        done = CliRunner().invoke(group, [command[0], *options, *command[1:]])
+        assert done.exit_code == 0, done.output
+    said = "1 pod asks for a memory policy (numalign.io/memory-policy): a container that got it keeps it until it is "
+    assert done.output.count(said) == count
+    assert done.output.count("memory policy") == count
 
 
 @pytest.mark.parametrize("release", ["5.14.0-427.el9.x86_64", "4.18.0", "", "six"])

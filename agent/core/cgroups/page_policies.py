@@ -90,5 +90,5 @@ def kept(ledger: Ledger) -> str:
     pods = sum(wish_in(record.pod) is not None for record in ledger.pods.values())
     if not pods:
         return ""
-    pods_ask = "1 pod asks" if pods == 1 else f"{pods} pods ask"
-    return f"{pods_ask} for a memory policy ({MEMORY_POLICY}): a container that got it keeps it until it is started again"
+    asks = "1 pod asks" if pods == 1 else f"{pods} pods ask"
+    return f"{asks} for a memory policy ({MEMORY_POLICY}): a container that got it keeps it until it is started again"
