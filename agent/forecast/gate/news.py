@@ -236,7 +236,7 @@ def _written(state: GateState, event: PatchAnswered, now: float) -> GateState:
 
 
 def _released(state: GateState, event: PatchAnswered, now: float) -> GateState:
-    """A release was answered: one that failed puts the pod back into the line."""
+    """A release was answered: one that failed puts the pod back into the line; after a nomination it rests first."""
     effect, flight = event.effect, state.flights.get(event.effect.uid)
     if flight is None or event.answer is Answer.DONE:
         return state
@@ -252,7 +252,8 @@ def _released(state: GateState, event: PatchAnswered, now: float) -> GateState:
     newer = pod.version != effect.version
     wait = 0.0 if newer else now + (PATCHING if event.answer is Answer.CONFLICT else RETRY)
     moment, clock = until(pod, flight.waited, state.options)
-    waiter = Waiter(pod, flight.kind, flight.waited, moment, clock, busy=wait)
+    rest = now + PATCHING if event.nominated and event.answer is Answer.FAILED else 0.0
+    waiter = Waiter(pod, flight.kind, flight.waited, moment, clock, busy=wait, refused=rest)
     return replace(state, waiting={**state.waiting, uid: waiter})
 
 

@@ -54,6 +54,7 @@ class Waiter:
         promised: the node that is kept for it against later pods, "" for none.
         told: when its sentence was made.
         busy: until then no patch of it is sent: one is under way.
+        refused: until then it is not released: the API server refused that after its nomination.
     """
 
     pod: UnboundPod
@@ -66,6 +67,11 @@ class Waiter:
     promised: str = ""
     told: float = 0.0
     busy: float = 0.0
+    refused: float = 0.0
+
+    def rests(self, now: float) -> bool:
+        """Tell whether it is not to be decided yet."""
+        return max(self.busy, self.refused) > now
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ class _Work:
         self.kept = {each.promised: each for each in reversed(order) if each.promised}
         for waiter in order:
             uid, gang = waiter.pod.pod.uid, waiter.pod.gang
-            if uid in done or waiter.busy > self.now or uid not in self.state.waiting or last_gate(waiter.pod):
+            if uid in done or waiter.rests(self.now) or uid not in self.state.waiting or last_gate(waiter.pod):
                 continue
             if waiter.kind in later:
                 continue
@@ -218,7 +218,7 @@ class _Work:
             key = first.pod.gang.key if first.pod.gang else ""
             self.state = replace(self.state, apart=self.state.apart | {key}).counted(Count.LEFT_TO_QUEUE)
             return sum(1 for each in members if self._alone(each)) == len(members)
-        if any(each.busy > self.now or last_gate(each.pod) for each in members):
+        if any(each.rests(self.now) or last_gate(each.pod) for each in members):
             return True
         before, effects = self.state, len(self.effects)
         for each in members:
