@@ -82,6 +82,7 @@ class LiveGate:
 
     def leads(self) -> GateProcess:
         """Wait until a replica decides, and pods that ask are gated; one is started where none lives."""
+
         def serving() -> bool:
             if not any(each.lives for each in self.replicas):
                 inherit(self.cluster)
