@@ -19,6 +19,8 @@ MOVED = "k8s.io/apiextensions-api"
 PARTS = ("pkg/apis/apiextensions/v1", "pkg/apis/apiextensions/v1beta1", "pkg/client")
 STAYED = {"conversion.go", "zz_generated.conversion.go"}
 """Files of PARTS that the module still has."""
+NULL = 'nullLiteral = []byte("null")'
+"""What a file that stayed gave to one that has moved."""
 IPTABLES = "sigs.k8s.io/iptables-wrappers"
 NO_IPTABLES = """// Package iptables finds none.
 package iptables
@@ -62,7 +64,8 @@ func NewBestEffort(context.Context, Mode) map[Protocol]Interface { return nil }
 def moved() -> dict[str, str]:
     """The files of MOVED, by their paths in it."""
     source = tools.module(BEFORE, AT)
-    return {
+    apis = {f"{part}/null.go": f"package {Path(part).name}\n\nvar {NULL}\n" for part in PARTS if "/apis/" in part}
+    return apis | {
         path.relative_to(source).as_posix(): path.read_text("utf-8").replace(f'"{BEFORE}/', f'"{MOVED}/')
         for part in PARTS
         for path in source.joinpath(part).rglob("*.go")
