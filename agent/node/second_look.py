@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from agent.core.admission.waiting import FINAL, OPEN, held_back_by
 from agent.model.outcome import HOLDER, NAMED, Refusal
+from agent.model.pod import Stage
 from agent.model.rules import OnMisalignment
 from agent.node import transitions
 from agent.node.deciding import decide_pod
@@ -66,9 +67,14 @@ def _another(state: State, known: TrackedPod, refusal: Refusal, at: Moment) -> b
         return True  # at least to be closed
     if waits(known, state.node.rules):
         return True  # its turn is in the queue: here only its reported refusal is kept true
-    if known.pod.uid in at.running:
+    if _is_over(known, at):
         return refusal.as_of() is not refusal  # it names a holder, and is final from now on
     return _wish(state, known) is OnMisalignment.RUN
+
+
+def _is_over(known: TrackedPod, at: Moment) -> bool:
+    """Say whether a refused pod gets nothing any more: a container of it exists, or it is being deleted."""
+    return known.pod.uid in at.running or known.pod.stage is Stage.LEAVING
 
 
 def _wish(state: State, known: TrackedPod) -> OnMisalignment:
@@ -97,10 +103,9 @@ def _one(state: State, known: TrackedPod, at: Moment) -> Transition:
     pod, refusal = known.pod, known.refusal
     if refusal is None:
         return Transition(state)
-    runs = pod.uid in at.running
     if waits(known, state.node.rules):
         return _refused_again(state, state, known, _decided_now(state, known, refusal, at), at)
-    if runs:
+    if _is_over(known, at):
         return _refused_again(state, state, known, last_word(state, known), at)
     step = transitions.decide_or_set_aside(transitions.unplaced(state, pod.uid), pod, at, ran=False)
     new = step.state.pods[pod.uid]

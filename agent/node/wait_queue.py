@@ -29,7 +29,7 @@ from agent.core.admission.waiting import FINAL, OPEN, Waiting, crowded, hopeless
 from agent.core.devices.kubelet import Given, handed_over
 from agent.model.ledger import Ledger
 from agent.model.outcome import HOLDER, Refusal
-from agent.model.pod import Pod
+from agent.model.pod import Pod, Stage
 from agent.model.rules import OnMisalignment, Rules
 from agent.node.holding import holding
 from agent.node.tracked_pod import Switches, TrackedPod, same_room, softer
@@ -41,11 +41,11 @@ def waits(known: TrackedPod, rules: Rules) -> bool:
 
 
 def queue_of(known: Mapping[str, TrackedPod], rules: Rules, but: str = "") -> list[Waiting]:
-    """List the pods in the queue, without the pod `but`."""
+    """List the pods in the queue, without the pod `but`; a pod that is being deleted needs no room any more."""
     return [
         Waiting(each.pod, each.settings, each.since)
         for uid, each in known.items()
-        if uid != but and each.refusal and not each.ended and not each.unsaved
+        if uid != but and each.refusal and not each.ended and not each.unsaved and each.pod.stage is not Stage.LEAVING
         and FINAL not in each.refusal.facts and waits(each, rules)
     ]  # fmt: skip
 

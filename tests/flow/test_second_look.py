@@ -494,3 +494,14 @@ def test_a_pod_that_the_list_has_is_not_about_to_leave(tmp_path: Path, clock: Cl
         told.world.engine.reconcile()
         told.settled()
         assert (told.world.holds("job-1"), len(acts(told))) == ("1-6", 1)
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_a_refused_pod_that_is_being_deleted_takes_no_room(told: Told, wish: str) -> None:
+    """It came first and will never start: the room is for the pod that came after it."""
+    come(told, second(wish), second(wish, created=3))
+    leaving = second(wish)
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:10:00Z"
+    come(told, leaving)
+    process_ends(told, "job-1")
+    assert [told.world.holds(f"job-{number}") for number in (2, 3)] == ["", "1-6"]
