@@ -1,4 +1,4 @@
-"""Replicas of the gatekeeper for tests: who leads is found out by their logs, and the next one inherits at once."""
+"""Replicas of the gatekeeper for tests: their logs tell which one leads, and the next one inherits at once."""
 
 from __future__ import annotations
 

@@ -140,6 +140,7 @@ def killed(gate: LiveGate, number: int, resource: str, when: str) -> float:
     for name in names:
         gate.runs(name)
     gate.delete(*names)
+    print(f"kill {number}, {when} the server had {resource}: {last - began:.2f} s", flush=True)
     return last - began
 
 
