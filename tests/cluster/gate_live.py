@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -161,12 +160,9 @@ class LiveGate:
         """Pods that are nominated behind our gate."""
         return {each["metadata"]["name"] for each in self.pods() if GATE in gates(each) and nominated(each)}
 
-    def lasting(self, seconds: float = 0.3) -> set[str]:
-        """Phantoms that are there for longer than the request between two patches."""
-        first = self.phantoms()
-        if first:
-            time.sleep(seconds)
-        return first & self.phantoms() if first else first
+    def abandoned(self) -> set[str]:
+        """Phantoms that no later leader has cleared: those that one has may be nominated again at this moment."""
+        return {name for name in self.phantoms() if "" not in self.proxy.promised(name)}
 
     # ---- other parts
 

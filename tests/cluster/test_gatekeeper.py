@@ -133,10 +133,10 @@ def killed(gate: LiveGate, number: int, resource: str, when: str) -> float:
     began = until(lambda: gate.leaders, "the next leader", pause=0.05)[0].led_at()
     last = began
     while time.time() < began + 2.0:
-        if gate.phantoms():
+        if gate.abandoned():
             last = time.time()
         time.sleep(0.02)
-    assert not gate.lasting()
+    assert not gate.abandoned()
     for name in names:
         gate.runs(name)
     gate.delete(*names)
@@ -363,7 +363,7 @@ def test_s23_the_api_server_is_away_between_the_patches(gate: LiveGate) -> None:
     until(lambda: gate.node_of("between") or not leader.lives, "the pod, or the end of a leader without a lease")
     gate.leads()
     assert gate.runs("between") in ("full", "empty")
-    assert not gate.lasting()
+    assert not gate.phantoms()
 
 
 def test_the_node_is_deleted_while_a_pod_is_chosen(gate: LiveGate) -> None:
