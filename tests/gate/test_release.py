@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from agent.forecast.gate.events import LookedUp, NodeSeen, PodGone, Release, SummarySeen
+from agent.forecast.gate.events import LookedUp, NodeSeen, PodGone, Release, SummarySeen, Tell
 from agent.forecast.gate.state import Count
-from agent.forecast.gate.values import Autoscaler, PublishedSummary
+from agent.forecast.gate.values import Autoscaler, Gang, PublishedSummary
 from agent.forecast.placing import Placing
 from agent.forecast.scheduling import Strategy
-from tests.gate.world import Cluster, facts, gated, release_of, told
+from tests.gate.world import BEGAN, Cluster, facts, gated, release_of, released, told
 
 UNSEEN = Placing(unseen=("topology spreading",))
 
@@ -161,3 +161,46 @@ def test_a_sentence_is_written_only_where_it_differs() -> None:
     cluster = Cluster("a").hold("a", 2, 2)
     assert len(cluster.step(gated("p", 3))) == 1
     assert cluster.step(after=61.0) == ()
+
+
+def test_pods_of_two_kinds_go_to_a_node_one_after_the_other() -> None:
+    """Two pods of two CPUs fit after one of three, not with one of them before it; they get no sentence for that."""
+    pods = [
+        gated(name, cpus, created=BEGAN + number)
+        for number, (name, cpus) in enumerate((("p", 3), ("q", 2), ("r", 2)))
+    ]
+    cluster = Cluster("a")
+    effects = cluster.step(*pods)
+    assert released(effects) == {"p": "a"}
+    assert len(effects) == 1
+    assert released(cluster.step(PodGone("p"))) == {"q": "a", "r": "a"}
+
+
+def test_a_pod_that_waits_for_pods_under_way_goes_elsewhere_or_keeps_its_turn() -> None:
+    """A later one of their kind does not pass it there; after a second it is told what it waits for."""
+    wide = Cluster("a", "b", strategy=Strategy.MOST_ALLOCATED)
+    assert wide.where(gated("p", 3), gated("q", 2)) == {"p": "a", "q": "b"}
+    cluster = Cluster("a")
+    cluster.step(gated("p", 2))
+    assert cluster.where(gated("q", 3, created=1.0), gated("r", 2, created=2.0)) == {}
+    assert {each.uid for each in cluster.step(after=1.0) if isinstance(each, Tell)} == {"q", "r"}
+    assert released(cluster.step(PodGone("p"))) == {"q": "a"}
+
+
+def test_a_gang_of_two_kinds_is_not_kept_from_a_node_by_its_own_pods() -> None:
+    """It would never start where one node must take both."""
+    gang = Gang("shop/PodGroup/mixed", 2)
+    assert Cluster("a").where(gated("p", 2, gang=gang), gated("q", 3, gang=gang)) == {"p": "a", "q": "a"}
+
+
+def test_pods_that_were_never_in_flight_are_not_taken_for_later_ones() -> None:
+    """A summary shows more pods than were released; a pod that is released later counts until a summary has it."""
+    cluster = Cluster("a")
+    cluster.step(gated("p", 1), gated("q", 1), gated("s", 1))
+    cluster.step(PodGone("p"))
+    cluster.hold("a", 1, 1, 1, 1)
+    cluster.step(PodGone("q"))
+    assert cluster.where(gated("t", 1)) == {"t": "a"}
+    cluster.step(PodGone("t"))
+    cluster.step(PodGone("s"))
+    assert {*cluster.state.flights} == {"s"}

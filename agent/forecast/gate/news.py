@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from agent.forecast.gate.books import NodeSite, Signature, claimed
+from agent.forecast.gate.books import NodeSite, Signature, claimed, shape_of
 from agent.forecast.gate.events import (
     Answer,
     ClearNomination,
@@ -190,14 +190,18 @@ def _summary_seen(state: GateState, event: SummarySeen, now: float) -> GateState
         state = replace(state, flights=_less(state.flights, *gone))
         return _with(state, site.heard(new, stale=_is_stale(new, now, state)))
     unclaimed = site.fresh_in(new.summary) if new is not None and new.summary is not None else Counter()
-    gone = [uid for uid, each in state.flights.items() if each.node == event.node and each.found]
+    gone, left = list[str](), Counter[Signature]()
     for each in site.flights:
         flight = state.flights[each.pod.uid]
-        if flight.bound and not flight.found:
-            inside = claimed(unclaimed, each.pod)
-            if inside is not None:
-                state = _shown(state, flight, event.node, now, inside=inside)
-                gone.append(each.pod.uid)
+        inside = claimed(unclaimed, each.pod) if flight.bound else None
+        if inside is not None and not flight.found:
+            state = _shown(state, flight, event.node, now, inside=inside)
+        if inside is not None or flight.found:
+            gone.append(each.pod.uid)
+        else:
+            left[shape_of(each.pod)] += 1
+    for signature, number in unclaimed.items():  # what is more is of pods that were never in flight
+        unclaimed[signature] = min(number, left[signature[1:]])
     state = replace(state, flights=_less(state.flights, *gone))
     stale = _is_stale(new, now, state)
     return _with(state, replace(site.landed(gone), published=new, stale=stale, unclaimed=unclaimed))

@@ -9,14 +9,15 @@ follow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from agent.forecast.gate import rules
 from agent.forecast.gate.books import NodeSite, Reply
 from agent.forecast.gate.state import Count
 from agent.forecast.gate.values import HOSTNAME, Autoscaler, GateOptions, UnboundPod
-from agent.forecast.gate.views import AskBudget, View
+from agent.forecast.gate.views import AskBudget, RankedNode, View
 
 FEW = 1
 """Nodes that would take a pod: with no more, evictions are looked at."""
@@ -61,19 +62,22 @@ class NodeChooser:
     now: float
     budget: AskBudget
 
-    def choose(self, pod: UnboundPod, view: View, delays: Callable[[NodeSite], bool]) -> Choice | None:
+    def choose(
+        self, pod: UnboundPod, view: View, places: Iterable[RankedNode], delays: Callable[[NodeSite], bool]
+    ) -> Choice | None:
         """Choose for a pod that some node takes.
 
         Args:
             pod: the pod.
             view: the nodes for its kind, looked at.
+            places: those of its takers that it may go to now, in order.
             delays: whether the pod would delay an earlier one on a node.
 
         Returns:
             None where it must wait.
         """
         unsafe, options = rules.unsafe(pod), self.options
-        for place in view.takers[:TRIED]:
+        for place in islice(places, TRIED):
             site = self.sites[place.name]
             if delays(site):
                 continue

@@ -29,13 +29,15 @@ from agent.forecast.gate.release import Choice, NodeChooser, hostname
 from agent.forecast.gate.rules import last_gate
 from agent.forecast.gate.state import Count, Flight, GateState, Waiter
 from agent.forecast.gate.values import UnboundPod
-from agent.forecast.gate.views import AskBudget, NodeStanding, View, most_kept
+from agent.forecast.gate.views import AskBudget, NodeStanding, RankedNode, View, most_kept
 from agent.forecast.gate.wait import not_ours
 
 TELLINGS = 4
 """Kinds of pods whose sentence is made in one step."""
 BUILT = 4
 """Kinds of pods that all nodes are looked at for in one step: with 1,000 nodes each takes some 15 ms."""
+MOMENT = 1.0
+"""Seconds that a pod may wait for pods under way to a node before it gets a sentence."""
 EVICTING = 30.0
 """Seconds after a release for an eviction in which no other pod is released for one."""
 
@@ -88,6 +90,8 @@ class _Work:
     budget: AskBudget = field(init=False)
     beside: AskBudget = field(init=False)
     fruitless: set[tuple[PodKind, str]] = field(default_factory=set)
+    momentary: set[tuple[PodKind, str]] = field(default_factory=set)
+    awaited: set[str] = field(default_factory=set)
     kept: dict[str, Waiter] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -175,16 +179,31 @@ class _Work:
         return {*left} - {*(left + left)[begin : begin + BUILT]}
 
     def _alone(self, waiter: Waiter) -> bool:
-        """Release a pod where it may be; return whether it was."""
-        mark = waiter.kind, waiter.pod.pod.namespace
-        if mark in self.fruitless:
-            return False
-        choice = self._choice(waiter)
-        if choice is None:
+        """Release a pod where it may be; return whether it was, or will be in a moment."""
+        mark = _mark(waiter)
+        if mark not in self.fruitless:
+            choice = self._choice(waiter)
+            if choice is not None:
+                self._release(waiter, choice)
+                return True
             self.fruitless.add(mark)
-            return False
-        self._release(waiter, choice)
-        return True
+        return self._soon(waiter)
+
+    def _soon(self, waiter: Waiter) -> bool:
+        """Tell whether a pod waits for nothing but pods that are under way."""
+        return _mark(waiter) in self.momentary and self.now - waiter.since < MOMENT
+
+    def _settled(self, waiter: Waiter, place: RankedNode) -> bool:
+        """Tell whether the pods under way to a node may arrive there in any order, before and after this one.
+
+        Pods of one kind may. Of others it matters: the second may then lack the room that the first takes.
+        """
+        flights = (self.state.flights[each.pod.uid] for each in self.state.sites[place.name].flights)
+        gang = waiter.pod.gang
+        return place.name not in self.awaited and not any(
+            not each.bound and each.kind is not waiter.kind and (gang is None or each.pod.gang != gang)
+            for each in flights
+        )
 
     def _choice(self, waiter: Waiter) -> Choice | None:
         chooser = NodeChooser(self.state.options, self.state.sites, self.now, self.budget)
@@ -198,7 +217,15 @@ class _Work:
         if view.all_blind:
             return Choice(Count.LEFT_TO_SCHEDULER)
         if view.takers:
-            return chooser.choose(waiter.pod, view, delays)
+            settled = (place for place in view.takers if self._settled(waiter, place))
+            choice = chooser.choose(waiter.pod, view, settled, delays)
+            unsettled = choice is None and next(
+                (each for each in view.takers if not self._settled(waiter, each)), None
+            )
+            if unsettled:
+                self.awaited.add(unsettled.name)
+                self.momentary.add(_mark(waiter))
+            return choice
         if view.unasked:
             self.again = True
             return None
@@ -222,11 +249,11 @@ class _Work:
             return True
         before, effects = self.state, len(self.effects)
         for each in members:
-            choice = None if (each.kind, each.pod.pod.namespace) in self.fruitless else self._choice(each)
+            choice = None if _mark(each) in self.fruitless else self._choice(each)
             if choice is None or not (choice.node or choice.purpose is Count.LEFT_TO_SCHEDULER):
                 self.state = before
                 del self.effects[effects:]
-                return False
+                return self._soon(each)
             self._release(each, choice)
         return True
 
@@ -295,6 +322,10 @@ class _Work:
             return waiter
         self.effects.append(Tell(pod.pod.uid, pod.pod.key, pod.version, condition, waiter.since))
         return replace(waiter, busy=self.now + PATCHING)
+
+
+def _mark(waiter: Waiter) -> tuple[PodKind, str]:
+    return waiter.kind, waiter.pod.pod.namespace
 
 
 def _clear(pod: UnboundPod, why: str) -> ClearNomination:
