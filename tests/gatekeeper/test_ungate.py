@@ -151,6 +151,34 @@ def test_with_policy_the_binding_goes_first(cluster: Cluster, tmp_path: Path) ->
     assert cluster.api.get("mutatingadmissionpolicybindings", "theirs")
 
 
+@pytest.mark.parametrize("comes_back", ["configmaps", "mutatingadmissionpolicybindings"])
+def test_with_policy_a_switch_may_come_back_and_the_binding_may_not(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, comes_back: str
+) -> None:
+    """The hook runs while the gatekeeper lives, which makes its switch again; that gates no pod then."""
+    monkeypatch.setattr(ungating, "BETWEEN", 0.01)
+    abandoned(cluster)
+    cluster.api.put(
+        "mutatingadmissionpolicybindings", {"metadata": {"name": "numalign-gate", "labels": {LABEL: PART}}}
+    )
+    keys = {"configmaps": f"{SPACE}/numalign-gate", "mutatingadmissionpolicybindings": "numalign-gate"}
+    body = cluster.api.get(comes_back, keys[comes_back])
+
+    def again(each: Request) -> int:
+        if each.resource == "pods/status":
+            cluster.api.put(comes_back, body)
+        return 0
+
+    cluster.api.before = again
+    config = tmp_path / "config"
+    config.write_text(CONFIG.format(server=cluster.api.access.server))
+    arguments = ["--all", "--policy", "--kubeconfig", str(config), "-o", "json"]
+    done = CliRunner().invoke(command, arguments, catch_exceptions=False)
+    left = {"configmaps": [], "mutatingadmissionpolicybindings": ["binding numalign-gate"]}[comes_back]
+    assert [*json.loads(done.stdout)["left"]] == left
+    assert done.exit_code == len(left)
+
+
 def test_without_all_nothing_is_done(cluster: Cluster) -> None:
     """No slip takes the gate from every pod."""
     abandoned(cluster)

@@ -94,6 +94,10 @@ def ungate(
     for each in _pods(api):
         why = stuck.get(_key(each), "its gate or its nomination is there again")
         done.left[f"pod {_key(each)}"] = why
+    if policy:  # without the binding a switch turns nothing on
+        for name in _names(api, POLICIES, f"{LABEL}={PART}", done):
+            done.left[f"binding {name}"] = "it is there again: remove what makes it, and run this once more"
+        return done
     for name in _names(api, switches, SWITCH, done):
         done.left[f"ConfigMap {name}"] = (
             "it is there again: a gatekeeper runs; scale its Deployment to 0, and run this once more"
