@@ -71,14 +71,14 @@ class Crowd:
     def all(self, jobs: Iterable[Job]) -> None:
         """Do all of it as fast as it goes; raises the first error."""
         for job in jobs:
-            self._put(job)
+            self.send(job)
         self.wait()
 
     def at(self, rate: float, jobs: Iterable[Job]) -> int:
         """Do them at a rate per second; returns how many when all are done."""
         began, number = time.monotonic(), 0
         for number, job in enumerate(jobs, 1):
-            self._put(job)
+            self.send(job)
             time.sleep(max(0.0, began + number / rate - time.monotonic()))
         self.wait()
         return number
@@ -97,7 +97,8 @@ class Crowd:
         for thread in self._threads:
             thread.join(30)
 
-    def _put(self, job: Job) -> None:
+    def send(self, job: Job) -> None:
+        """Do it as soon as a worker is free; `wait` raises what failed."""
         with self._done:
             self._open += 1
         self._jobs.put(job)
