@@ -3,10 +3,6 @@
 Nodes are on paper, with the real managers: a bound pod is decided by its node, a refused one is set Failed, and the
 agent's own loop publishes the summary. The gatekeeper is its real process. Clusters begin empty.
 
-    churn      pods of five sizes come and go; one that is not bound in time leaves
-    rate       a crowd of gated pods is released at once: by a script (plain) and by the gatekeeper, in turn
-    picture    how full the cluster was in runs of churn, from their JSON
-
 A pod that fits as it comes, and is not bound in time or is refused, counts as not served: "sums" where some node had
 the CPUs in all, "decision" where some node would have taken it. Pods live so long that the rate makes the load.
 """
@@ -16,6 +12,7 @@ from __future__ import annotations
 import heapq
 import json
 import random
+import signal
 import statistics
 import subprocess
 import sys
@@ -60,8 +57,8 @@ from tools.bench.gate_servers import (
 MEAN = sum(a * b for a, b in zip(SIZES, WEIGHTS, strict=True)) / sum(WEIGHTS)
 STEADY = 2.0
 """Lifetimes after which a cluster that began empty is as full as it gets."""
-BEFORE = 5.0
-"""Seconds before a refusal of which arrivals at the node are told."""
+BEFORE = 10.0
+"""Seconds before a refusal of which the node's pods are told: those that came, and those that ended."""
 LATE = 1.0
 """Seconds after which a pod that never asked is looked at, and a refused one is deleted."""
 
@@ -113,10 +110,11 @@ class Churn:
         self.lots: dict[str, Lot] = {}
         self.fill: list[tuple[float, float]] = []
         self.refusals: list[Object] = []
-        self.arrivals: dict[str, deque[tuple[float, str, int, str]]] = {}
+        self.arrivals: dict[str, deque[tuple[float, str, int, str, object]]] = {}
         self.due: list[tuple[float, int, Callable[[], None]]] = []
         self.lock = threading.Lock()
-        self.running = self.turn = self.done = 0
+        self.gatekeeper: g.GateProcess | None = None
+        self.running = self.turn = self.done = self.restarts = 0
 
     def run(self) -> Object:
         """Run it; the figures."""
@@ -125,16 +123,16 @@ class Churn:
             world(plan.nodes, self.bound, self.say, plan.strategy, STOCK) as self.world,
             self.world.gatekeeper(plan.strategy) if plan.gatekeeper else ExitStack() as started,
         ):
-            gatekeeper = started if isinstance(started, g.GateProcess) else None
-            if gatekeeper:
+            self.gatekeeper = started if isinstance(started, g.GateProcess) else None
+            if self.gatekeeper:
                 until(self.world.gates, "the gate", within=60)
-            found, before = versions(self.world.cluster), self.world.used(gatekeeper)
+            found, before = versions(self.world.cluster), self.world.used(self.gatekeeper)
             self.began = time.monotonic()
-            self.at(self.began, partial(self.come, 0))
+            self.at(self.began, partial(self.come, 0, self.began))
             self.at(self.began, self.sample)
-            self.stream(gatekeeper)
+            self.stream()
             found |= {"seconds": round(time.monotonic() - self.began, 1), "left behind": self.left_behind()}
-            found |= self.world.about(before, gatekeeper)
+            found |= {"restarts": self.restarts, **self.world.about(before, self.gatekeeper)}
         return {"plan": {**vars(plan), "life": round(plan.life, 1)}, **found, **self.figures(), "fill": self.fill}
 
     # ---- what happens, in order of time
@@ -145,7 +143,7 @@ class Churn:
             self.turn += 1
             heapq.heappush(self.due, (moment, self.turn, what))
 
-    def stream(self, gatekeeper: g.GateProcess | None) -> None:
+    def stream(self) -> None:
         """Until each pod that came is bound or has left."""
         half = self.plan.pods // 2 if self.plan.uninstall else self.plan.pods + 1
         while self.done < self.plan.pods:
@@ -156,12 +154,12 @@ class Churn:
                 time.sleep(min(0.02, max(0.0, wait)))
             else:
                 what()
-            if len(self.lots) >= half and gatekeeper:
+            if len(self.lots) >= half and self.gatekeeper:
                 half = self.plan.pods + 1
-                threading.Thread(target=self.uninstall, args=(gatekeeper,), daemon=True).start()
+                threading.Thread(target=self.uninstall, args=(self.gatekeeper,), daemon=True).start()
 
-    def come(self, number: int) -> None:
-        """A pod comes, and the next one is drawn."""
+    def come(self, number: int, planned: float) -> None:
+        """A pod comes, and the next one is drawn: one that is late makes none of those after it late."""
         plan, key = self.plan, f"{g.SPACE}/p{number:05}"
         cpus, asks = self.draw.choices(SIZES, WEIGHTS)[0], self.draw.random() >= plan.plain
         sums, decision = self.world.nodes.fits(cpus)
@@ -172,7 +170,8 @@ class Churn:
         if not asks:
             self.at(now + LATE, partial(self.look, key, lot))
         if number + 1 < plan.pods:
-            self.at(now + self.draw.expovariate(plan.rate), partial(self.come, number + 1))
+            planned += self.draw.expovariate(plan.rate)
+            self.at(planned, partial(self.come, number + 1, planned))
 
     def bound(self, key: str, body: Object, inside: bool, before: State) -> None:  # noqa: FBT001 - what a node tells
         """A node decided; called by its thread."""
@@ -185,22 +184,24 @@ class Churn:
             self.done += 1
         lot.node, lot.promised, lot.refused = body["spec"]["nodeName"], promised(body), not inside
         there = self.arrivals.setdefault(lot.node, deque(maxlen=50))
-        there.append((now, key, lot.cpus, lot.promised))
+        free, after = free_on(before), free_on(self.world.nodes.nodes[lot.node].run.state)
+        got = next((each for each in free if after[each] != free[each]), None)
+        there.append((now, key, lot.cpus, lot.promised, got))
         if inside:
             self.running += lot.cpus
             self.at(now + self.lives.expovariate(1 / self.plan.life), partial(self.end, key, lot))
             return
-        free = {each.id: len(each.cpus - granted(before.ledger.cpus)) for each in before.node.machine.nodes}
         recent = [(round(now - at, 3), *rest) for at, *rest in there if now - at < BEFORE and rest[0] != key]
         self.refusals.append({
             "pod": key, "cpus": lot.cpus, "node": lot.node, "promised": lot.promised, "free": free,
-            "avoids": len(avoided(body)), "waited": round(now - lot.came, 3), "came before it": recent,
+            "avoids": len(avoided(body)), "waited": round(now - lot.came, 3), "before it": recent,
         })  # fmt: skip
         self.at(now + LATE, lambda: self.world.crowd.send(partial(deleted, key)))
 
     def end(self, key: str, lot: Lot) -> None:
         """A pod has done its work."""
         self.running -= lot.cpus
+        self.arrivals[lot.node].append((time.monotonic(), key, -lot.cpus, lot.node, None))
         self.world.nodes.ended(key)
         self.world.crowd.send(partial(deleted, key))
 
@@ -219,18 +220,22 @@ class Churn:
             self.world.crowd.send(partial(_looked, key, lot, room))
 
     def sample(self) -> None:
-        """Note each second how full it is."""
+        """Note each second how full it is; a gatekeeper that ended is started again, as its kubelet would."""
         now, share = time.monotonic(), self.running / (self.plan.nodes * CPUS)
         self.fill.append((round(now - self.began, 1), round(share, 4)))
         self.at(now + 1.0, self.sample)
+        if self.gatekeeper and not self.gatekeeper.lives:
+            self.restarts += 1
+            self.gatekeeper.__enter__()
         if not len(self.fill) % 10:
             came, refused = len(self.lots), len(self.refusals)
-            self.say(f"{came} came, {self.done} bound or left, {refused} refused, {share:.0%} full")
+            left = sum(each.left for each in [*self.lots.values()])
+            self.say(f"{came} came, {self.done - left} bound, {left} left, {refused} refused, {share:.0%} full")
 
     def uninstall(self, gatekeeper: g.GateProcess) -> None:
         """As `helm uninstall` does: the hook, which takes the policy's binding too, and then the Deployment."""
         command = [sys.executable, "-m", "agent", "ungate", "--all", "--policy", "--namespace", SYSTEM]
-        config = str(self.world.cluster.kubeconfig)
+        config, self.gatekeeper = str(self.world.cluster.kubeconfig), None
         found = subprocess.run([*command, "--kubeconfig", config], capture_output=True, text=True, check=False)
         self.say(f"ungate ended with {found.returncode}: {found.stdout}{found.stderr}")
         self.say(f"the gatekeeper ended with {gatekeeper.end()}; left behind: {self.left_behind()}")
@@ -266,8 +271,13 @@ class Churn:
             return "bound by sums" if lot.asks else "never asked"
         if lot.promised != lot.node:
             return f"bound elsewhere than {lot.promised}"
-        strangers = [key for _, key, _, node in refusal["came before it"] if node != lot.node]
+        strangers = [key for _, key, _, node, _ in refusal["before it"] if node != lot.node]
         return f"{strangers[-1]} came before it, and was not promised there" if strangers else "not known"
+
+
+def free_on(state: State) -> dict[int, int]:
+    """CPUs of each NUMA node that no pod has for itself."""
+    return {each.id: len(each.cpus - granted(state.ledger.cpus)) for each in state.node.machine.nodes}
 
 
 def promised(body: Object) -> str:
@@ -359,9 +369,10 @@ def written(found: Object, output: Path | None) -> None:
     output.write_text(text, "utf-8") if output else click.echo(text)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, help=f"\b\n{__doc__}")
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, help=__doc__)
 def main() -> None:
     """See the module."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers are ended then, too
 
 
 @main.command("churn")
@@ -377,7 +388,7 @@ def main() -> None:
 @click.option("--seed", default=1, show_default=True)
 @click.option("--output", type=FILE, help="JSON.  [default: printed]")
 def churn(*, only: str | None, output: Path | None, **options: Any) -> None:  # noqa: ANN401 - of Plan
-    """Count what pods that come and go get, without a gatekeeper and with it.
+    """Count what becomes of pods that come and go, without a gatekeeper and with it.
 
     \b
     Examples:
@@ -400,7 +411,7 @@ def churn(*, only: str | None, output: Path | None, **options: Any) -> None:  # 
 @click.option("--stock", is_flag=True, help="kube-scheduler with its own limits: qps 50, burst 100.")
 @click.option("--output", type=FILE, help="JSON.  [default: printed]")
 def rate(*, pods: int, nodes: int, rounds: int, stock: bool, output: Path | None) -> None:
-    """Time how fast a crowd of gated pods is bound: released by a script, and by the gatekeeper."""
+    """Time how fast gated pods are bound that a script releases, and the gatekeeper."""
     written(Rates(pods, saying()).run(nodes, rounds, STOCK if stock else FAST), output)
 
 
@@ -408,7 +419,7 @@ def rate(*, pods: int, nodes: int, rounds: int, stock: bool, output: Path | None
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @click.option("--output", required=True, type=FILE, help="SVG.")
 def drawn(files: tuple[Path, ...], output: Path) -> None:
-    """Draw how full the cluster was in runs of churn, from their JSON."""
+    """Draw how full the cluster was, from the JSON of churn."""
     runs = [run for each in files for run in json.loads(each.read_text("utf-8"))["runs"]]
     output.write_text(picture(runs), "utf-8")
 
