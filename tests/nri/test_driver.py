@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.core.cgroups.desired import DesiredSets
-from agent.core.request.memory_policy import PagePolicy
+from agent.core.request.memory_policy import MemoryPolicyWish, PagePolicy
 from agent.errors import SandboxRefused
 from agent.host.device_nodes import DeviceNode
 from agent.host.nri.driver import NriDriver
@@ -27,6 +27,11 @@ POD = Sandbox(id="s", name="p", namespace="n", uid="u")
 CONTAINER = RuntimeContainer(id="c", sandbox_id="s", name="app")
 EXCLUSIVE = DesiredSets(cpus=CpuSet.parse("2-3"), mems=NodeSet.of(1), exclusive=True)
 SHARED = DesiredSets(cpus=CpuSet.parse("0-1"))
+MODES = {
+    MemoryPolicyWish.INTERLEAVE: "MPOL_INTERLEAVE", MemoryPolicyWish.PREFERRED: "MPOL_PREFERRED_MANY",
+    MemoryPolicyWish.BIND: "MPOL_BIND",
+}  # fmt: skip
+"""As the runtime names them."""
 
 
 class Engine:
@@ -41,6 +46,7 @@ class Engine:
         self.left = True
         self.names: dict[str, tuple[str, str]] = {}
         self.live: frozenset[str] = frozenset()
+        self.policy: PagePolicy | None = None
         self.handed: tuple[Mapping[str, str], tuple[DeviceNode, ...]] = ({}, ())
 
     def knows(self, uid: str) -> bool:
@@ -71,7 +77,7 @@ class Engine:
         return ((f"/host/{uid}/{container}", "/here"),) if self.wanted.shared else ()
 
     def pages(self, uid: str, container: str, mems: NodeSet | None) -> PagePolicy | None:
-        return None
+        return self.policy
 
     def containers_named(self, names: Mapping[str, tuple[str, str]]) -> None:
         self.names |= names
@@ -295,6 +301,11 @@ def test_through_the_real_protocol(program: Path, tmp_path: Path, engine: Engine
         assert updates[0]["linux"]["resources"]["cpu"] == {"cpus": "2-3", "mems": "1"}
         created = peer.ask("create_container", pod=pod, container=container)
         assert created["result"]["adjust"]["linux"]["resources"]["cpu"] == {"cpus": "2-3", "mems": "1"}
+        assert "memoryPolicy" not in created["result"]["adjust"]["linux"]
+        for wish, mode in MODES.items():
+            engine.policy = PagePolicy(wish, NodeSet.parse("0-1"))
+            created = peer.ask("create_container", pod=pod, container=container)
+            assert created["result"]["adjust"]["linux"]["memoryPolicy"] == {"mode": mode, "nodes": "0-1"}
         engine.refusal = "no NUMA node has 2 free CPUs"
         assert "numalign: no NUMA node has 2 free CPUs" in peer.ask("run_pod_sandbox", pod=pod)["error"]
         assert plugin.stop(PATIENCE)
