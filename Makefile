@@ -117,8 +117,8 @@ lab-shell: $(READY) ## a root shell on a node of the lab (NODE=numalign or shado
 lab-down: $(READY) ## end the lab
 	$(BIN)/python -m tests.lab down
 
-lab-all: $(READY) ## all of the lab, for eleven hours; goes on where it was ended, and keeps its report (ARGS="--within 120": two hours)
-	@$(BIN)/python -m tests.lab.whole $(ARGS)
+lab-all: $(READY) ## all of the lab, for eleven hours; goes on where it was ended (ARGS="soak cells": these parts)
+	@$(BIN)/python -m tests.lab all $(ARGS)
 
 .PHONY: kernels
 kernels: $(READY) ## the contract tests on Linux 6.1, 6.12 and Debian's newest in QEMU guests; writes the table of the page on the kernel

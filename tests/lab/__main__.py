@@ -16,12 +16,11 @@ import tty
 from collections.abc import Callable, Sequence
 
 from tests import peers
-from tests.lab import cells, cluster, green, needs, outcomes, places, report, sampling, slices
+from tests.lab import cells, cluster, needs, outcomes, places, report, sampling, slices
 from tests.lab.cluster import Lab
 from tests.lab.needs import LabError, PromiseError
 from tests.lab.places import ROOT, RUN, logs
 from tests.peers import go
-from tests.peers.ahead import AHEAD
 from tools.image import ImageMissingError
 
 EXAMPLES = """
@@ -29,9 +28,10 @@ examples:
   python -m tests.lab needs              what is missing on this machine
   python -m tests.lab run                build, start, run the tests, write run/lab/report.md, end
   python -m tests.lab run --keep -k cpu  the same for some tests, and leave the lab running
-  python -m tests.lab ci 40              what CI runs: the core, and what 40 minutes have room for of a slice
+  python -m tests.lab ci                 what CI runs: the core, and a slice by the hour
   python -m tests.lab cell 1.34-v1-cgroupfs  the lab with such kubelets; what came of it goes to the docs
   python -m tests.lab cell all           every such cell that has not passed at this commit
+  python -m tests.lab all                all of the lab, for eleven hours; goes on where it was ended
   python -m tests.lab up                 build and start; prints how to use it with kubectl
   python -m tests.lab shell numalign     a root shell in a guest (leave it with exit)
   python -m tests.lab down               end everything; only logs stay
@@ -67,10 +67,9 @@ def main() -> int:
     running = commands.add_parser("run", help="up, the tests, a report, down")
     running.add_argument("--keep", action="store_true", help="leave the lab running at the end")
     running.add_argument("pytest", nargs="*", help="arguments of pytest after --, such as a file or -k WORD")
-    ci = commands.add_parser("ci", help="what CI runs, in so many minutes")
-    ci.add_argument("minutes", type=float, help="for everything: building, starting, testing")
-    took = "what make test took here: a slow machine gets a shorter list"
-    ci.add_argument("--tests-took", type=float, default=0.0, metavar="SECONDS", help=took)
+    commands.add_parser("ci", help="what CI runs")
+    whole = commands.add_parser("all", help="everything that has not passed at this commit")
+    whole.add_argument("part", nargs="*", choices=PARTS, metavar="PART", help=f"run these: {', '.join(PARTS)}")
     cell = commands.add_parser("cell", help="a lab with other kubelets or cgroups: see tests/lab/cells.py")
     cell.add_argument("name", choices=[*cells.BY_NAME, ALL])
     shell = commands.add_parser("shell", help="a root shell in a guest")
@@ -82,7 +81,8 @@ def main() -> int:
     actions: dict[str, Callable[[], int]] = {
         "needs": _needs, "kept": _kept, "up": lambda: _up(Progress()), "down": _down,
         "run": lambda: _alone(lambda: _run(Progress(), lambda: _asked([*asked.pytest, *rest]), keep=asked.keep)),
-        "ci": lambda: _alone(lambda: _ci(Progress(), asked.minutes, asked.tests_took)),
+        "ci": lambda: _alone(lambda: _ci(Progress())),
+        "all": lambda: _all(asked.part),
         "cell": lambda: (
             _all_cells() if asked.name == ALL else _alone(lambda: _cell(Progress(), cells.BY_NAME[asked.name]))
         ),
@@ -101,6 +101,13 @@ def main() -> int:
 
 ALL = "all"
 """Instead of a cell's name."""
+LONG = {"NUMALIGN_LAB_LONG": "1", "NUMALIGN_LAB_REFEREE": "all"}
+PARTS = {
+    **{file: ("tests.lab", "run", "--keep", file) for file in slices.FILES},
+    "soak": ("tests.lab.soak", "--keep", "--seed", "1"), "broken": ("tests.lab.broken", "all"),
+    "swapped": ("tests.lab.broken", "swapped", "--times", "10"), "cells": ("tests.lab", "cell", ALL),
+}  # fmt: skip
+"""Of `all`: name -> module and arguments. A lab that runs is used again: only the first part waits for the boot."""
 FAILED, LAB_FAULT = 1, 3
 """Exit codes. Both are red; the second one says that no test began."""
 
@@ -154,65 +161,32 @@ def _fresh(progress: Progress) -> None:
         _up(progress)
 
 
-def _ci(progress: Progress, minutes: float, tests_took: float = 0.0) -> int:
-    """What a run of CI has time for; its list is drawn up once the lab stands, before the first test.
+def _ci(progress: Progress) -> int:
+    """What a run of CI takes: the core, and a slice."""
+    names, tests = slices.of_this_run(os.environ.get(slices.CHOICE, ""), time.time())
+    progress(f"the core and the slice {names}")
+    os.environ.setdefault("NUMALIGN_LAB_REFEREE", "1")
+    return _run(progress, lambda: [*slices.CORE.tests, *tests], keep=False)
+
+
+def _all(asked: Sequence[str]) -> int:
+    """All of the lab, each file and each long run by a command of its own; what passed at this commit is left out.
 
     Args:
-        progress: told of each step.
-        minutes: that there are for all of it.
-        tests_took: seconds of `make test` on this machine.
+        asked: parts that are run even if they passed; none for those that are due.
     """
-    began, turn = time.monotonic(), int(time.time() // slices.HOUR)
-    chosen, why = slices.of_this_run()
-    progress(f"slice {why}")
-    cell = None
-    if chosen is slices.CELL:
-        cell = slices.cell(os.environ.get(cluster.CELL, ""), minutes, turn, slices.pace(tests_took))
-    if cell is not None:
-        os.environ[cluster.CELL] = cell.name
-        progress(f"cell {cell.name}, {cells.building(cell):.0f} minutes for what this machine does not keep of it")
-    asked = _shown(chosen, cell)
-    if slices.CORE.name in asked:
-        progress("no cell that passed once has the time: the core alone, with the usual lab")
-    listed = set[str]()
-
-    def drawn() -> list[str]:
-        nonlocal listed
-        report.record("slice", why)
-        if cell is not None:
-            _versions(cell)
-            listed = {*cell.tests}
-            return [*cell.tests]
-        left = minutes - (time.monotonic() - began) / 60
-        slower = slices.pace(tests_took, cluster.kept_times().get(f"{cluster.NUMALIGN}: agent", 0.0))
-        found = slices.drawn(chosen, left, turn, slower)
-        times = f" ({slower:.1f} times that on this machine)" if slower > 1 else ""
-        progress(f"{left:.0f} minutes are left for tests; on the list, {found.minutes:.0f} minutes{times}: {found}")
-        listed = {*found.tests}
-        report.LEFT_OUT.write_text(json.dumps([*found.left_out, *(["a cell"] if chosen is slices.CELL else [])]))
-        return [*found.tests]
-
-    os.environ.setdefault("NUMALIGN_LAB_REFEREE", "1")
-    for tier in chosen.tiers:
-        progress(f"slice {chosen.name}: building {AHEAD.tiers[tier].what}")
-        if why := AHEAD.need(tier):
-            raise peers.PeerMissingError(why)
-    code = _run(progress, drawn, keep=False)
-    if code:
-        for name in (each for each, tests in asked.items() if tests & listed or not listed):
-            print(f"RED: {name}: {green.last(name)}", file=sys.stderr)
-    else:
-        green.keep(name for name, tests in asked.items() if tests <= listed)
-    return code
-
-
-def _shown(chosen: slices.Slice, cell: cells.Cell | None) -> dict[str, set[str]]:
-    """What a run can show to be green -> its tests: each group of its slice, or a cell, or else the core."""
-    if cell is not None:
-        return {f"slice {chosen.name}": {*cell.tests}}
-    if chosen is slices.CELL:
-        return {slices.CORE.name: {*slices.CORE.tests}}
-    return {f"slice {each.name}": {*each.tests} for each in slices.groups(chosen)}
+    kept, now, red = ROOT / "run" / "lab-all.json", places.commit(cells.KEPT), list[str]()
+    passed = json.loads(kept.read_text()) if kept.exists() else {}
+    chosen = asked or [name for name in PARTS if passed.get(name) != now]
+    for number, name in enumerate(chosen, start=1):
+        print(f"== part {number} of {len(chosen)}: {name}", flush=True)
+        command = [sys.executable, "-m", *PARTS[name]]
+        code = subprocess.run(command, cwd=ROOT, check=False, env={**os.environ, **LONG}).returncode
+        passed[name] = "" if code else now
+        kept.write_text(json.dumps(passed, indent=1) + "\n")
+        red += [name] if code else []
+    print(f"RED: {', '.join(red)}" if red else "all passed")
+    return _down() or (FAILED if red else 0)
 
 
 def _cell(progress: Progress, cell: cells.Cell) -> int:
@@ -264,7 +238,6 @@ def _run(progress: Progress, drawn: Callable[[], list[str]], *, keep: bool) -> i
     for old in (
         outcomes.LIST,
         outcomes.TOLD,
-        report.LEFT_OUT,
         sampling.FILE,
         RUN / "figures.json",
         cluster.TIMES,
@@ -290,8 +263,7 @@ def _tested(progress: Progress, arguments: list[str], began: float) -> int:
         progress(f"report: {report.write(Lab.find(), time.monotonic() - began)}")
     asked = [os.path.relpath(each, ROOT) for each in arguments if _names_tests(each)]
     found = outcomes.read()
-    green.keep(each.name for each in found if each.word == outcomes.PASSED)
-    broken = [*outcomes.red(found, asked, ended, green.last)]
+    broken = [*outcomes.red(found, asked, ended)]
     for each in broken:
         print(f"\nRED: {each}", flush=True)
     progress(f"{len(broken)} red" if broken else "all passed")

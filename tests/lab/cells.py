@@ -26,9 +26,7 @@ from tests.lab.builds import (
     OWN_LINUX,
     OWN_RUNTIME,
     RUNTIMES,
-    crio_places,
     family,
-    root_place,
 )
 from tests.lab.node import Node, Plan
 from tests.lab.outcomes import PASSED, Outcome
@@ -52,11 +50,6 @@ AFFINITIES = tuple(f"tests/lab/test_mixed.py::test_s6_{name}" for name in (
     "a_thread_keeps_its_affinity_while_others_come_and_go", "the_pool_is_shared_only_where_a_write_keeps_affinities",
 ))  # fmt: skip
 """Since Linux 6.2 a write of a cpuset keeps what its threads chose."""
-BOOT, MINUTES = 4.0, 10.0
-"""Until a cell's nodes are Ready, and for its tests, on two quiet cores."""
-SYSTEM_MINUTES, KUBELET_MINUTES, CRIO_MINUTES = 7.0, 10.0, 8.0
-"""For the lab's programs and disks, another minor's kubelet or control plane and CRI-O, where this machine does not
-keep them."""
 
 
 @dataclass(frozen=True)
@@ -119,36 +112,6 @@ BESIDE = (
 BY_NAME = {each.name: each for each in (*CELLS, *BESIDE)}
 ARM = "arm"
 """What is kept of the guest of 64-bit ARM (`tests.arm`)."""
-
-
-def building(cell: Cell) -> float:
-    """Minutes for what a cell needs and this machine does not keep."""
-    system = not root_place(cell.linux, cell.runtime).exists()
-    minors = {kubelets.plane(cell.minor), cell.minor} - {kubelets.OWN}
-    programs = sum(not kubelets.place(each).exists() for each in minors)
-    crio = cell.runtime == "crio" and not all(each.exists() for each in crio_places().values())
-    return SYSTEM_MINUTES * system + KUBELET_MINUTES * programs + CRIO_MINUTES * crio
-
-
-def of_turn(known: Mapping[str, Any], turn: int, minutes: float) -> Cell | None:
-    """The cell whose turn it is in CI, or the next one that there is time for.
-
-    A cell that did not pass when it was run last has no turn: a red run says that something broke.
-
-    Args:
-        known: what came of the cells.
-        turn: a number.
-        minutes: for building what is missing, the start, the tests and the end.
-
-    Returns:
-        None where there is no time for any.
-    """
-    passed = [each for each in (*CELLS, *BESIDE) if _passed(known.get(each.name))]
-    first = turn % len(passed) if passed else 0
-    there_is_time = (
-        each for each in (*passed[first:], *passed[:first]) if building(each) + BOOT + MINUTES <= minutes
-    )
-    return next(there_is_time, None)
 
 
 def keep(name: str, found: Sequence[Outcome], versions: Mapping[str, str]) -> None:

@@ -52,7 +52,6 @@ class Fault:
         offline: {cpu} is away meanwhile, and lost to its holder.
         foreign: somebody else writes cpusets: until they are repaired, who is where is none of numalign's doing.
         mixed: the soak makes it by chance; what takes minutes it makes once, at its end.
-        quick: made alone in CI by the lab's core, which has six minutes for all of this; the others by a slice.
     """
 
     name: str
@@ -65,7 +64,6 @@ class Fault:
     offline: bool = False
     foreign: bool = False
     mixed: bool = True
-    quick: bool = False
 
 
 def do(stage: Stage, step: Step, words: dict[str, str]) -> None:
@@ -78,11 +76,11 @@ def do(stage: Stage, step: Step, words: dict[str, str]) -> None:
 
 PAGES = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
 FAULTS = (
-    Fault("daemon-reload", "disturbed", "systemctl daemon-reload", quick=True),
+    Fault("daemon-reload", "disturbed", "systemctl daemon-reload"),
     Fault("kubelet-restart", "disturbed", "systemctl restart kubelet"),
     Fault("containerd-restart", "disturbed", "systemctl restart containerd"),
     Fault("foreign-write", "disturbed", "echo 0-1 >{folder}/cpuset.cpus", says="repaired.*drift-foreign",
-          foreign=True, quick=True),
+          foreign=True),
     Fault("foreign-write-wider", "disturbed",
           "echo 0-15 >/sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/cpuset.cpus; "
           "echo 0-15 >{shared}/cpuset.cpus",
@@ -97,10 +95,9 @@ FAULTS = (
     Fault("disk-read-only", "checkpoint", steps.read_only, steps.replaced,
           says="cannot be saved: Read-only file system"),
     Fault("cpu-offline", "machine", "echo 0 >/sys/devices/system/cpu/cpu{cpu}/online",
-          "echo 1 >/sys/devices/system/cpu/cpu{cpu}/online", says="CPUs {cpu} are offline", offline=True,
-          quick=True),
+          "echo 1 >/sys/devices/system/cpu/cpu{cpu}/online", says="CPUs {cpu} are offline", offline=True),
     Fault("checkpoint-truncated", "checkpoint", steps.damaged("truncate -s -9 checkpoint.json"),
-          says="put aside as checkpoint.json.corrupt", quick=True),
+          says="put aside as checkpoint.json.corrupt"),
     Fault("checkpoint-flipped", "checkpoint",
           steps.damaged("printf '\\377' | dd of=checkpoint.json bs=1 seek=300 conv=notrunc 2>/dev/null"),
           says="put aside as checkpoint.json.corrupt"),
@@ -108,9 +105,9 @@ FAULTS = (
           steps.damaged("sed -i '1s/\"numalign\":1/\"numalign\":9/' checkpoint.json"),
           says="put aside as checkpoint.json.corrupt"),
     Fault("checkpoint-of-another-machine", "checkpoint", steps.of_another_machine,
-          says="put aside as checkpoint.json.corrupt", quick=True),
+          says="put aside as checkpoint.json.corrupt"),
     Fault("malformed-annotations", "malformed", steps.malformed, "true", says="numalign.io/policy"),
-    Fault("force-deleted", "killed", steps.forced, steps.forced_over, quick=True),
+    Fault("force-deleted", "killed", steps.forced, steps.forced_over),
     Fault("kubelet-static", "writers", steps.static, steps.not_static,
           says="observing only: (the kubelet writes cpusets itself|another program writes)",
           agrees=False, foreign=True, mixed=False),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,25 +102,19 @@ def _together(name: str, phases: Iterable[Mapping[str, str]]) -> Outcome:
     return Outcome(name, PASSED if whole else MISSING, seconds)
 
 
-def red(
-    found: Iterable[Outcome], asked: Iterable[str], ended: int, last: Callable[[str], str] = lambda _name: ""
-) -> Iterator[str]:
+def red(found: Iterable[Outcome], asked: Iterable[str], ended: int) -> Iterator[str]:
     """Why a run is not green, a sentence each.
 
     Args:
         found: what came of the tests.
         asked: files and ids of tests that were named for the run: each must have brought one.
         ended: pytest's exit code.
-        last: when a test passed last, in words.
     """
     every = list(found)
     for each in every:
         if each.word != PASSED:
             whose = " (the lab's own fault, by its words)" if each.own else ""
-            known = last(each.name)
-            yield f"{each.name} {each.word}{whose}: {each.text[:TOLD_AGAIN]}".rstrip(": ") + (
-                f"\n({known})" if known else ""
-            )
+            yield f"{each.name} {each.word}{whose}: {each.text[:TOLD_AGAIN]}".rstrip(": ")
     for name in asked:
         if not any(
             each.name == name or each.name.startswith((f"{name}::", f"{name}/", f"{name}[")) for each in every

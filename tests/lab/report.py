@@ -20,8 +20,6 @@ from tests.lab.outcomes import Outcome
 from tests.lab.places import RUN
 
 FILE = "report.md"
-LEFT_OUT = RUN / "left-out.json"
-"""What a run's list has no room for: told beside what ran."""
 
 
 def write(lab: Lab | None, seconds: float) -> Path:
@@ -51,9 +49,7 @@ def tests(found: Sequence[Outcome]) -> str:
     count = Counter(each.word for each in found)
     lines = [f"| {_file(each)} | {plain(each.name)} | {each.word} | {each.seconds:.0f} |" for each in found]
     total = ", ".join(f"{number} {word}" for word, number in sorted(count.items()))
-    left = json.loads(LEFT_OUT.read_text()) if LEFT_OUT.exists() else []
-    more = [f"Left out for lack of time, before anything ran: {', '.join(left)}.\n"] if left else []
-    head = [f"## Tests: {total}\n", *more, "| file | test | | seconds |", "|---|---|---|---:|"]
+    head = [f"## Tests: {total}\n", "| file | test | | seconds |", "|---|---|---|---:|"]
     return "\n".join([*head, *lines, ""])
 
 

@@ -3,55 +3,32 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import time
-from dataclasses import replace
+import subprocess
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock, Mock
+from unittest.mock import Mock
 
 import pytest
 
 from tests.lab import __main__ as command
-from tests.lab import builds, cells, cluster, green, outcomes, report, slices, whole
+from tests.lab import places, slices
 from tests.lab.broken import KINDS
-from tests.lab.cells import BOOT, BY_NAME, CELLS, MINUTES, building, of_turn
-from tests.lab.cluster import CELL, PLANS, plans
+from tests.lab.cells import CELLS
 from tests.lab.places import HERE, ROOT
-from tests.lab.slices import (
-    BARE,
-    BY_HAND,
-    CORE,
-    GROUPS,
-    HOUR,
-    KEPT,
-    LAB_ENDS,
-    LEAST,
-    LONGEST,
-    PAGE,
-    SLICES,
-    chosen,
-    least,
-    page,
-)  # fmt: skip
-from tests.peers import kubelets
+from tests.lab.slices import BEFORE, BY_HAND, CORE, ENDS, FILES, HOUR, SLICES, of_this_run
 
-MOST = 6
-"""Slices: so many runs take all of them."""
+SLOWER, AFTER = 1.2, 2.0
+"""How much longer the tests may take than they did when they were measured; minutes for the report and the end."""
 
 
 def test_every_run_fits_into_its_time() -> None:
-    """45 minutes are enough on a bare machine; where all is kept, for the least of the core and any part, too."""
-    bare, kept = (sum(minutes for _, minutes in steps) for steps in (BARE, KEPT))
-    assert bare <= LONGEST
-    assert max(kept + least(each) for each in SLICES) <= LAB_ENDS
+    """Where all is kept there are minutes for the core and any slice, and for what follows them."""
+    assert BEFORE + (CORE.minutes + max(each.minutes for each in SLICES.values())) * SLOWER + AFTER <= ENDS
 
 
 def test_every_test_of_the_lab_is_run_by_some_run() -> None:
-    """A file with tests that need the lab is in the core or in a slice, or is asked of a cell (make lab-all)."""
-    asked = [*(each.tests for each in (CORE, BY_HAND, *SLICES)), *(each.tests for each in CELLS)]
-    known = {test.partition("::")[0] for tests in asked for test in tests}
+    """A file with tests that need the lab is in the core or in a slice, or is asked of a cell; by hand all are."""
+    known = {*FILES, *(test.partition("::")[0] for each in CELLS for test in each.tests)}
     assert all((ROOT / file).is_file() for file in known)
     asking = {
         str(path.relative_to(ROOT))
@@ -60,203 +37,85 @@ def test_every_test_of_the_lab_is_run_by_some_run() -> None:
         and any(word in path.read_text() for word in ("stage: Stage", "lab: Lab", "clean: Lab", "grounds:"))
     }
     assert not asking - known
+    assert {*FILES} <= {*command.PARTS}
 
 
 def test_ci_runs_what_each_product_that_is_broken_on_purpose_fails() -> None:
-    """Its test is on some list: on every one if it frees early, does not start or does not write."""
-    always = {test for part in CORE.parts[:LEAST] for test in part.tests}
-    assert {each.test for each in KINDS.values()} <= {test for each in (CORE, *SLICES) for test in each.tests}
-    assert {"dead", "mute", "early"} == {name for name, each in KINDS.items() if each.test in always}
-    assert {name for name, each in KINDS.items() if each.test not in CORE.tests} == {"swapped"}
+    """Its test is in some run: in every one if it frees early, does not start or does not write."""
+    assert {each.test for each in KINDS.values()} <= {
+        test for each in (CORE, *SLICES.values()) for test in each.tests
+    }
+    assert {"dead", "mute", "early"} == {name for name, each in KINDS.items() if each.test in CORE.tests}
 
 
-def test_a_day_takes_all_slices_in_turn() -> None:
-    """Hours that follow each other take slices that follow each other, six in all; a wish takes its own."""
-    assert [chosen("", hour * HOUR) for hour in range(len(SLICES))] == list(SLICES)
-    assert len(SLICES) <= MOST
-    together = [part for each in SLICES if each is not slices.CELL for part in each.parts]
-    assert sorted(together, key=str) == sorted((part for each in GROUPS for part in each.parts), key=str)
-    assert chosen("machines+release", 0.0) is chosen("1", 0.0) is SLICES[1]
-    assert chosen("machines", 0.0) in GROUPS
-    with pytest.raises(SystemExit, match="there are sequences"):
-        chosen("nonsense", 0.0)
-
-
-@pytest.mark.parametrize(("every", "runs"), [(1, 7), (2, 16), (3, 19), (4, 11), (6, 21), (8, 7), (12, 11), (24, 6)])
-def test_so_many_runs_that_follow_each_other_take_all_slices(every: int, runs: int) -> None:
-    """Whatever hour the first one begins at; no smaller number is enough for each of them."""
-    rounds = 24 * len(SLICES)  # hours after which the rotation begins again
-
-    def fewest(first: int) -> int:
-        missing = {each.name for each in SLICES}
-        for run in range(rounds):
-            missing.discard(chosen("", (first + run * every) * HOUR).name)
-            if not missing:
-                return run + 1
-        raise AssertionError(f"{missing} have no turn")
-
-    assert all(chosen("", hour * HOUR) is chosen("", (hour + rounds) * HOUR) for hour in range(rounds))
-    assert max(fewest(first) for first in range(rounds)) == runs
-    assert every * runs <= rounds
-    assert len({chosen("", 48 * HOUR * run).name for run in range(100)}) == len(SLICES) / 2
-
-
-def test_the_table_of_minutes_is_as_written() -> None:
-    """The developers' page says what is here."""
-    assert PAGE.read_text() == page(), "python -m tests.lab.slices --write"
-
-
-PASSED: Any = {"commit": "abc", "red": []}
-KNOWN: Any = {
-    "1.34-v1-cgroupfs": PASSED, "1.35-v1-systemd": {**PASSED, "red": ["test_a"]}, "1.36-v1-cgroupfs-crio": PASSED,
-    "1.37-v2-systemd": PASSED,
-}  # fmt: skip
-
-
-def test_a_cell_that_passed_has_its_turn_and_leaves_it_where_there_is_no_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One that is red or not tried has none; a cell that must be built first gives way, if it can."""
-    monkeypatch.setattr(cells, "building", lambda cell: 10.0 * (cell.minor != kubelets.OWN))
-    ready = BOOT + MINUTES
-    names = ["1.34-v1-cgroupfs", "1.36-v1-cgroupfs-crio", "1.37-v2-systemd", "1.34-v1-cgroupfs"]
-    assert [of_turn(KNOWN, turn, ready + 10) for turn in range(4)] == [BY_NAME[each] for each in names]
-    assert {of_turn(KNOWN, turn, ready) for turn in range(4)} == {BY_NAME["1.36-v1-cgroupfs-crio"]}
-    assert [of_turn(known, 0, minutes) for known, minutes in ((KNOWN, ready - 1), ({}, 1000.0))] == [None, None]
-
-
-def test_what_a_machine_keeps_of_a_cell_takes_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a bare machine the system, control plane, kubelet and CRI-O count; each counts no more once it is there."""
-    for module in (builds, kubelets):
-        monkeypatch.setattr(module, "CACHE", tmp_path)
-    cell, own = BY_NAME["1.35-v2-cgroupfs-crio-6.12"], BY_NAME["1.36-v2-systemd"]
-    assert (building(own), building(cell)) == (7 + 10, 7 + 10 + 10 + 8)
-    (tmp_path / "tools").mkdir()
-    for path, left in (
-        (kubelets.place(kubelets.NEWEST), 25), (builds.root_place("6.12", "crio"), 18),
-        (kubelets.place(35), 8), (builds.crio_places()["crio"], 8), (builds.crio_places()["pinns"], 0),
-    ):  # fmt: skip
-        path.touch()
-        assert building(cell) == left
+def test_a_run_takes_the_slice_of_its_hour_or_those_that_are_named() -> None:
+    """All have their turn in a week of hourly runs, and in some weeks of runs at one hour; a name takes its own."""
+    for every, runs in ((1, 24 * 14), (24, 365)):
+        assert {of_this_run("", run * every * HOUR)[0] for run in range(runs)} == {*SLICES}
+    assert of_this_run("rules-2", 0.0) == ("rules-2", SLICES["rules-2"].tests)
+    names, tests = of_this_run("rules", 0.0)
+    assert names == "rules-1, rules-2, rules-3, rules-4, rules-5"
+    assert tests == tuple(test for each in names.split(", ") for test in SLICES[each].tests)
+    with pytest.raises(SystemExit, match="there are chart"):
+        of_this_run("nonsense", 0.0)
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_the_slice_of_cells_starts_a_lab_of_the_cell_and_is_red_when_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+def test_a_run_says_which_slice_it_takes_and_runs_it_after_the_core(
+    monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    """Its nodes are the cell's, its list has the cell's tests and nothing else, and its exit code is the run's."""
-    started, kept, quiet = list[Any](), list[str](), Mock()
+    """The log's first line says it, so that a list can be asked for again; the exit code is the run's."""
+    started, said = list[Any](), Mock()
 
     def run(_progress: object, drawn: Any, *, keep: bool) -> int:  # noqa: ANN401 - a function of nothing
-        started.append((drawn(), {(each.minor, each.cgroups, each.driver) for each in plans().values()}, keep))
+        started.append((drawn(), keep))
         return code
 
     monkeypatch.setattr(command, "_run", run)
-    monkeypatch.setattr(command, "_versions", Mock())
-    monkeypatch.setattr(report, "RUN", tmp_path)
-    monkeypatch.setattr(green, "keep", kept.extend)
-    monkeypatch.setenv(slices.CHOICE, "cell")
-    monkeypatch.setenv(CELL, "1.36-v1-cgroupfs-crio")
-    monkeypatch.setenv("NUMALIGN_LAB_REFEREE", os.environ.get("NUMALIGN_LAB_REFEREE", "1"))
-    assert command._ci(quiet, 30.0) == code
-    assert started == [([*BY_NAME["1.36-v1-cgroupfs-crio"].tests], {(36, 1, "cgroupfs")}, False)]
-    assert kept == ([] if code else ["slice cell"])
-    monkeypatch.setenv(CELL, "1.20-v1")
-    with pytest.raises(SystemExit, match=re.escape("there is no cell 1.20-v1")):
-        command._ci(quiet, 30.0)
+    monkeypatch.setenv("NUMALIGN_LAB_REFEREE", "1")
+    monkeypatch.setenv(slices.CHOICE, "kernel")
+    assert command._ci(said) == code
+    assert said.call_args_list[0].args == ("the core and the slice kernel",)
+    assert started == [([*CORE.tests, *SLICES["kernel"].tests], False)]
 
 
-def test_without_time_for_any_cell_the_core_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a bare machine a cell may take longer than there is: that is told, and is no failure of what was built."""
-    started, kept = list[Any](), list[str]()
-
-    def run(_progress: object, drawn: Any, *, keep: bool) -> int:  # noqa: ANN401 - a function of nothing
-        started.append((drawn(), plans() == PLANS, keep))
-        return 0
-
-    monkeypatch.setattr(command, "_run", run)
-    monkeypatch.setattr(green, "keep", kept.extend)
-    monkeypatch.setattr(report, "LEFT_OUT", tmp_path / "left-out.json")
-    monkeypatch.setattr(cluster, "TIMES", tmp_path / "times.json")  # a lab that ran here, slowly, has another list
-    monkeypatch.setattr(report, "RUN", tmp_path)
-    monkeypatch.setenv(slices.CHOICE, "cell")
-    monkeypatch.delenv(CELL, raising=False)
-    monkeypatch.setenv("NUMALIGN_LAB_REFEREE", os.environ.get("NUMALIGN_LAB_REFEREE", "1"))
-    monkeypatch.setattr(cells, "building", lambda _cell: 1000.0)
-    assert command._ci(Mock(), 39.0) == 0
-    assert started == [([*CORE.tests], True, False)]
-    assert (kept, json.loads(report.LEFT_OUT.read_text())) == (["core"], ["a cell"])
-
-
-@pytest.mark.parametrize(
-    ("wish", "says"),
-    [("rules", f"rules, by {slices.CHOICE}=rules"), ("", "exclusive, by the rotation, whose counter is 27")],
-)
-def test_a_run_says_at_its_beginning_which_slice_it_takes_and_what_chose_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wish: str, says: str
+def test_a_part_that_passed_at_this_commit_is_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first line of the log says it, and the report does: a list can be asked for again by that name."""
+    """`make lab-all` ended by hand goes on where it was; what is red is named, turns the run red and stays due."""
+    first, second, third, *_ = command.PARTS
+    ran, codes = list[str](), {second: 1}
 
-    def run(_progress: object, drawn: Any, *, keep: bool) -> int:  # noqa: ANN401 - a function of nothing
-        drawn()
-        return int(keep)
+    def started(arguments: list[str], **_: object) -> Mock:
+        (name,) = (name for name, each in command.PARTS.items() if [*each] == arguments[2:])
+        ran.append(name)
+        if codes.get(name) is None and name == third:
+            raise KeyboardInterrupt
+        return Mock(returncode=codes.get(name, 0))
 
-    said = Mock()
-    for module, name, value in (
-        (command, "_run", run), (green, "keep", Mock()), (time, "time", lambda: 28.5 * HOUR),
-        (report, "LEFT_OUT", tmp_path / "left-out.json"), (report, "RUN", tmp_path),
-        (command, "AHEAD", MagicMock(**{"need.return_value": ""})), (report, "qemu_version", Mock()),
-        (outcomes, "read", list),
+    (tmp_path / "run").mkdir()
+    for owner, name, value in (
+        (command, "ROOT", tmp_path), (places, "commit", lambda _kept: "abc"), (subprocess, "run", started),
+        (command, "_down", lambda: 0),
     ):  # fmt: skip
-        monkeypatch.setattr(module, name, value)
-    monkeypatch.setenv(slices.CHOICE, wish)
-    monkeypatch.setenv("NUMALIGN_LAB_REFEREE", os.environ.get("NUMALIGN_LAB_REFEREE", "1"))
-    assert command._ci(said, 60.0) == 0
-    assert said.call_args_list[0].args == (f"slice {says}",)
-    assert f"| slice | {says} |" in report.write(None, 0.0).read_text()
+        monkeypatch.setattr(owner, name, value)
+    with pytest.raises(KeyboardInterrupt):
+        command._all([])
+    assert ran == [first, second, third]
+    codes[third] = 0
+    assert command._all([]) == 1
+    assert ran[3:] == [name for name in command.PARTS if name != first]
+    assert capsys.readouterr().out.endswith(f"RED: {second}\n")
+    assert json.loads((tmp_path / "run/lab-all.json").read_text()) == {
+        name: "" if name == second else "abc" for name in command.PARTS
+    }
+    monkeypatch.setattr(places, "commit", lambda _kept: "another")
+    codes[second] = 0
+    assert (command._all([]), command._all([first])) == (0, 0)
+    assert ran[3 + len(command.PARTS) - 1 :] == [*command.PARTS, first]
 
 
-ABC = whole.Result("abc", "2026-11-28 08:30", 14.0, 0, {"a.py::test_one": "passed", "a.py::test_two": "failed"}, "")
-UNSEEN = "this machine has not seen it pass"
-
-
-@pytest.mark.parametrize(
-    ("here", "kept", "says"),
-    [
-        (
-            {"slice rules": "def of 2026-11-29 10:00 UTC"},
-            {"rules": ABC},
-            "it passed last at def of 2026-11-29 10:00 UTC",
-        ),
-        ({}, {"rules": ABC}, f"{UNSEEN}; make lab-all did, at abc of 2026-11-28 08:30 UTC"),
-        ({}, {"rules": replace(ABC, code=1), "kernel": ABC}, UNSEEN),
-    ],
-    ids=["this machine", "make lab-all", "nobody"],
-)
-def test_a_red_slice_names_the_commit_at_which_it_passed_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    here: dict[str, str], kept: dict[str, whole.Result], says: str,
-) -> None:  # fmt: skip
-    """Here, or else in `make lab-all`, whose results every machine has; one that was red there has none."""
-    monkeypatch.setattr(command, "_run", lambda *_, **__: 1)
-    monkeypatch.setattr(green, "FILE", tmp_path / "green.json")
-    monkeypatch.setattr(whole, "read", lambda: kept)
-    monkeypatch.setenv(slices.CHOICE, "rules")
-    monkeypatch.setenv("NUMALIGN_LAB_REFEREE", os.environ.get("NUMALIGN_LAB_REFEREE", "1"))
-    green.FILE.write_text(json.dumps(here))
-    assert command._ci(Mock(), 60.0) == 1
-    assert capsys.readouterr().err == f"RED: slice rules: {says}\n"
-
-
-def test_a_red_test_that_this_machine_has_not_seen_pass_names_that_of_make_lab_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The newest of the parts in which it passed; one that was red in all of them has none."""
-    monkeypatch.setattr(green, "FILE", tmp_path / "green.json")
-    newer = replace(ABC, commit="def", date="2026-11-29 01:00")
-    monkeypatch.setattr(whole, "read", lambda: {"rules": newer, "kernel": ABC})
-    found = [outcomes.Outcome(f"a.py::test_{name}", outcomes.FAILED, 1.0, "why") for name in ("one", "two")]
-    assert [*outcomes.red(found, (), 1, green.last)] == [
-        f"a.py::test_one failed: why\n({UNSEEN}; make lab-all did, at def of 2026-11-29 01:00 UTC)",
-        f"a.py::test_two failed: why\n({UNSEEN})",
-    ]
+def test_no_test_is_named_twice() -> None:
+    """By two slices, or by one and by those that are run by hand."""
+    names = [test for tests in (CORE.tests, *(each.tests for each in SLICES.values()), BY_HAND) for test in tests]
+    assert len(set(names)) == len(names)

@@ -20,7 +20,7 @@ APART = pytest.mark.skipif(
     not os.environ.get("NUMALIGN_LAB_TESTS"),
     reason="builds cosign, and images of every architecture: make release-test runs it",
 )
-"""One run of CI in some takes these tests: the slice `release` of tests/lab/slices.py."""
+"""Some runs of CI take these tests: the slice `release` of tests/lab/slices.py."""
 REVISION = "5" * 40
 """A commit that the release is said to be of: a test may run in a checkout with changes."""
 
