@@ -1,1 +1,1 @@
-"""Tests and their helpers. `python -m tests.parity --help` compares with the kubelet's own answers."""
+"""Tests and their helpers."""
