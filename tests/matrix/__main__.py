@@ -1,4 +1,4 @@
-"""The table of double faults: `python -m tests.matrix --write` makes deploy/docs/dev/double-faults.md.
+"""The page of double faults: `python -m tests.matrix --write` makes deploy/docs/dev/double-faults.md.
 
 Without arguments it is printed; with words, the pairs whose names hold all of them are run, and told as they end.
 """
@@ -10,7 +10,6 @@ import tempfile
 from pathlib import Path
 
 from tests.matrix.faults import COLUMNS, KILLED, ROWS, pairs
-from tests.matrix.found import ELSEWHERE, FOUND
 from tests.matrix.running import Run
 
 PAGE = Path(__file__).parents[2] / "deploy" / "docs" / "dev" / "double-faults.md"
@@ -25,38 +24,16 @@ freed while its cgroup lives, what is told is true meanwhile, and in the end led
 same. What a fault leaves to the agent is in order within ten of its looks at the node (five at most were seen). That
 the function notices is tested with agents that are broken on purpose (`test_judge_notices.py`).
 
-All of them take 75 to 110 s on two cores with nothing else to do, with 75 s of CPU for the agents; 128 s beside other
-work (23 November 2026). Fourteen run on a real node, too (`tests/lab/test_pairs.py`): on that day, at 26d7113, all
-passed in 24 minutes. Everything agreed 1 to 12 s after the faults' end, and of 17,754 sweeps of the kernel's sets in
-1,350 s none showed an overlap that counts.
-
-A number names what the pair found, in the list below the table; a dot: nothing; an empty cell is not tried. Some need
-an unlucky moment, and were found on a busy machine only.
+Fourteen pairs run on a real node, too (`tests/lab/test_pairs.py`).
 """
 
 
 def page() -> str:
     """The page."""
-    columns = [*COLUMNS, KILLED]
-    numbers = {text: number for number, text in enumerate(dict.fromkeys(FOUND.values()), 1)}
-    lines = [_HEAD.format(count=len(pairs())), "## The table", ""]
-    lines += [f"| | {' | '.join(each.name for each in columns)} |", f"|---|{'---|' * len(columns)}"]
-    for row in ROWS:
-        cells = []
-        for column in columns:
-            found = [
-                str(numbers[text]) for (one, other), text in FOUND.items() if (one, other) == (row.name, column.name)
-            ]
-            tried = any((each.row, each.column) == (row, column) for each in pairs())
-            cells.append(" ".join(found) or ("·" if tried else ""))
-        lines.append(f"| **{row.name}** | {' | '.join(cells)} |")
-    lines += ["", "## What was found", ""]
-    lines += [f"{number}. {text}" for text, number in numbers.items()]
-    lines += ["", *(f"- {each}" for each in ELSEWHERE), ""]
-    lines += ["## The faults", "", "| of the node | what happens |", "|---|---|"]
+    lines = [_HEAD.format(count=len(pairs())), "| of the node | what happens |", "|---|---|"]
     lines += [f"| {each.name} | {each.what} |" for each in ROWS]
     lines += ["", "| around it | what happens |", "|---|---|"]
-    lines += [f"| {each.name} | {each.what} |" for each in columns]
+    lines += [f"| {each.name} | {each.what} |" for each in (*COLUMNS, KILLED)]
     return "\n".join(lines) + "\n"
 
 
