@@ -142,9 +142,8 @@ def _kept() -> int:
 def _up(progress: Progress) -> int:
     needs.check()
     progress(f"logs are in {logs()}")
-    times = cluster.built(progress)
+    cluster.built(progress)
     lab = Lab.up(progress=progress)
-    cluster.keep_times(times | lab.times)
     print(f"kubectl: export KUBECONFIG={lab.plane.kubeconfig}; {peers.kube()} kubectl get nodes")
     print(f"nodes: {', '.join(lab.nodes)}; make lab-shell NODE={cluster.NUMALIGN}, make lab-down")
     return 0
@@ -240,7 +239,6 @@ def _run(progress: Progress, drawn: Callable[[], list[str]], *, keep: bool) -> i
         outcomes.TOLD,
         sampling.FILE,
         RUN / "figures.json",
-        cluster.TIMES,
     ):
         old.unlink(missing_ok=True)
     try:
@@ -255,11 +253,9 @@ def _run(progress: Progress, drawn: Callable[[], list[str]], *, keep: bool) -> i
 def _tested(progress: Progress, arguments: list[str], began: float) -> int:
     """The tests, once, and the report; the exit code."""
     progress("tests")
-    tested = time.monotonic()
     try:
         ended = _pytest(arguments)
     finally:
-        cluster.keep_times({"tests": time.monotonic() - tested})
         progress(f"report: {report.write(Lab.find(), time.monotonic() - began)}")
     asked = [os.path.relpath(each, ROOT) for each in arguments if _names_tests(each)]
     found = outcomes.read()

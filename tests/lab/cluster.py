@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -21,8 +19,6 @@ from tests.lab.plane import Plane
 from tests.peers import kubelets
 from tools import image
 
-TIMES = RUN / "times.json"
-"""What took how many seconds in this run."""
 PLANS = {NUMALIGN: Plan(kind="numalign", number=2), KUBELET: Plan(kind="kubelet", number=3)}
 CELL = "NUMALIGN_LAB_CELL"
 """Names a cell (`cells.CELLS`) whose kind of kubelet and cgroups the lab's nodes have."""
@@ -41,15 +37,7 @@ def components() -> Path:
 
 
 class Lab(Pods):
-    """A running lab.
-
-    Attributes:
-        times: what took how many seconds, of the parts that this process started.
-    """
-
-    def __init__(self, plane: Plane) -> None:
-        super().__init__(plane)
-        self.times: dict[str, float] = {}
+    """A running lab."""
 
     # ---- up and down
 
@@ -62,10 +50,9 @@ class Lab(Pods):
             lab.down()
             lab = None
         lab = lab or cls(Plane.fresh(program))
-        with lab._timed("control plane"):
-            lab.plane.start()
+        lab.plane.start()
         agent.define(lab.plane)
-        progress(f"control plane: {lab.plane.server}, {lab.times['control plane']:.0f} s")
+        progress(f"control plane: {lab.plane.server}")
         asked = plans() if nodes is None else nodes
         wanted = {name: plan for name, plan in asked.items() if not lab._serves(name, plan)}
         with ThreadPoolExecutor(max(1, len(wanted))) as pool:
@@ -104,14 +91,12 @@ class Lab(Pods):
             self.remove(name)
         node = Node.create(name, plan, self.plane)
         self.nodes[name] = node
-        for step, seconds in node.start(_images(plan.runtime), progress).items():
-            self.times[f"{name}: {step}"] = seconds
+        node.start(_images(plan.runtime), progress)
         progress(f"{name}: Ready")
         if plan.kind == "numalign":
-            with self._timed(f"{name}: agent"):
-                agent.install(self.plane, plan.config)
-                agent.wait_ready(node)
-            progress(f"{name}: numalign runs after {self.times[f'{name}: agent']:.0f} s")
+            agent.install(self.plane, plan.config)
+            agent.wait_ready(node)
+            progress(f"{name}: numalign runs")
         return node
 
     def remove(self, name: str) -> None:
@@ -164,28 +149,14 @@ class Lab(Pods):
             if path.is_dir() and path.name != "logs":
                 shutil.rmtree(path, ignore_errors=True)
 
-    def _timed(self, what: str) -> contextlib.AbstractContextManager[None]:
-        return _timed(self.times, what)
-
 
 def _images(runtime: str = builds.OWN_RUNTIME) -> Path:
     """The disk with the images of now."""
     return store.image_disk([images.play(), image.archive()], runtime)
 
 
-@contextlib.contextmanager
-def _timed(times: dict[str, float], what: str) -> Iterator[None]:
-    """Writes down how long something took."""
-    began = time.monotonic()
-    try:
-        yield
-    finally:
-        times[what] = time.monotonic() - began
-
-
-def built(progress: Callable[[str], None]) -> dict[str, float]:
-    """Build everything that is not kept; the seconds of each part."""
-    times: dict[str, float] = {}
+def built(progress: Callable[[str], None]) -> None:
+    """Build everything that is not kept."""
     minors = sorted({plan.minor for plan in plans().values()} - {kubelets.OWN})
     systems = sorted({(plan.linux, plan.runtime) for plan in plans().values()})
     parts: tuple[tuple[str, Callable[[], object]], ...] = (
@@ -197,11 +168,8 @@ def built(progress: Callable[[str], None]) -> dict[str, float]:
         *((f"images' disk, {each}", partial(_images, each)) for each in sorted({each for _, each in systems})),
     )  # fmt: skip
     for name, build in parts:
-        with _timed(times, name):
-            found = build()
-        where = f" {found}" if isinstance(found, Path) else ""
-        progress(f"built {name}: {times[name]:.0f} s{where}")
-    return times
+        found = build()
+        progress(f"built {name}{f' {found}' if isinstance(found, Path) else ''}")
 
 
 def not_kept() -> str:
@@ -210,14 +178,4 @@ def not_kept() -> str:
     return peers.not_kept(peers.kube, components, builds.tools, *roots)
 
 
-def keep_times(times: Mapping[str, float]) -> None:
-    """Write down what took how long, for the report; what was there already keeps its time."""
-    TIMES.write_text(json.dumps({**kept_times(), **times}, indent=1) + "\n")
-
-
-def kept_times() -> dict[str, float]:
-    """What was written down so far: step -> seconds."""
-    return json.loads(TIMES.read_text()) if TIMES.exists() else {}
-
-
-__all__ = ["KUBELET", "NUMALIGN", "PLANS", "Lab", "Object", "agree", "built", "keep_times", "kept_times"]
+__all__ = ["KUBELET", "NUMALIGN", "PLANS", "Lab", "Object", "agree", "built"]

@@ -115,16 +115,14 @@ class Guest:
 
     # ---- power
 
-    def boot(self, images: Path, progress: Callable[[str], None] = lambda _text: None) -> float:
-        """Start it on fresh disks, one of them with container images, and wait until it answers; its seconds."""
-        began = time.monotonic()
+    def boot(self, images: Path, progress: Callable[[str], None] = lambda _text: None) -> None:
+        """Start it on fresh disks, one of them with container images, and wait until it answers."""
 
         def fresh() -> None:
             builds.overlay(self.reach.disk.image, self.folder / "disk.qcow2")
             builds.overlay(images, self.folder / "images.qcow2")
 
         self.power_on(progress=progress, before=fresh)
-        return time.monotonic() - began
 
     def power_on(
         self, machine: Machine | None = None, progress: Callable[[str], None] = lambda _text: None,

@@ -116,19 +116,14 @@ class Node:
 
     # ---- starting
 
-    def start(self, disk: Path, progress: Callable[[str], None] = lambda _text: None) -> dict[str, float]:
-        """Boot with a disk of images, configure, join; the seconds of each step."""
-        times = {"boot": self.guest.boot(disk, progress)}
+    def start(self, disk: Path, progress: Callable[[str], None] = lambda _text: None) -> None:
+        """Boot with a disk of images, configure, join."""
+        self.guest.boot(disk, progress)
         (RUN / self.name / "images").write_text(disk.name)
-        progress(f"{self.name}: up after {times['boot']:.0f} s")
-        for step, work in (("runtime", self._runtime), ("kubelet", self._kubelet)):
-            began = time.monotonic()
-            work()
-            times[step] = time.monotonic() - began
-        began = time.monotonic()
+        progress(f"{self.name}: up")
+        self._runtime()
+        self._kubelet()
         self.wait_ready()
-        times["ready"] = time.monotonic() - began
-        return times
 
     def _runtime(self) -> None:
         for path, text in runtime_files(self.plan).items():

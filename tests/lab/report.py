@@ -1,22 +1,19 @@
-"""The report of a run, run/lab/report.md: what ran on what, how long, and what came out."""
+"""The report of a run, run/lab/report.md: what tests measured, and on what. pytest says what came of each test."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from agent import __version__
 from tests.cluster.control_plane import ApiError
-from tests.lab import builds, cells, cluster, outcomes, sampling
+from tests.lab import builds, cells, sampling
 from tests.lab.cluster import Lab
 from tests.lab.guest import qemu_version
 from tests.lab.needs import LabError
-from tests.lab.outcomes import Outcome
 from tests.lab.places import RUN
 
 FILE = "report.md"
@@ -29,7 +26,7 @@ def write(lab: Lab | None, seconds: float) -> Path:
         f"({platform.machine()}, Linux {platform.release()}). The guests' processors are emulated (QEMU TCG): "
         "times are many times longer than on a real machine; kernel, runtime and kubelet are the real ones.\n"
     )
-    parts = ["# Lab report\n", head, tests(outcomes.read()), figures(), sampling.figures(), _versions(lab), _times()]
+    parts = ["# Lab report\n", head, figures(), sampling.figures(), _versions(lab)]
     path = RUN / FILE
     path.write_text("\n".join(part for part in parts if part))
     return path
@@ -40,26 +37,6 @@ def record(name: str, value: object) -> None:
     path = RUN / "figures.json"
     known = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps({**known, name: str(value)}, indent=1) + "\n")
-
-
-def tests(found: Sequence[Outcome]) -> str:
-    """The table of what was on the list."""
-    if not found:
-        return "No test ran.\n"
-    count = Counter(each.word for each in found)
-    lines = [f"| {_file(each)} | {plain(each.name)} | {each.word} | {each.seconds:.0f} |" for each in found]
-    total = ", ".join(f"{number} {word}" for word, number in sorted(count.items()))
-    head = [f"## Tests: {total}\n", "| file | test | | seconds |", "|---|---|---|---:|"]
-    return "\n".join([*head, *lines, ""])
-
-
-def _file(outcome: Outcome) -> str:
-    return Path(outcome.name.partition("::")[0]).stem
-
-
-def plain(name: str) -> str:
-    """A test's name for people, as a cell of a table."""
-    return name.partition("::")[2].removeprefix("test_").replace("_", " ").replace("|", "/")
 
 
 def figures() -> str:
@@ -88,12 +65,3 @@ def _versions(lab: Lab | None) -> str:
         rows.append((f"node {node.name}", text))
     lines = [f"| {name} | {value} |" for name, value in rows]
     return "\n".join(["## What ran\n", "| | |", "|---|---|", *lines, ""])
-
-
-def _times() -> str:
-    rows = [f"| {name} | {seconds / 60:.1f} |" for name, seconds in cluster.kept_times().items()]
-    if not rows:
-        return ""
-    return "\n".join(
-        ["## Minutes of each part (0.0: kept from an earlier run)\n", "| part | minutes |", "|---|---:|", *rows, ""]
-    )
