@@ -117,7 +117,7 @@ lab-shell: $(READY) ## a root shell on a node of the lab (NODE=numalign or shado
 lab-down: $(READY) ## end the lab
 	$(BIN)/python -m tests.lab down
 
-lab-all: $(READY) ## all of the lab, for eleven hours; goes on where it was ended (ARGS="soak cells": these parts)
+lab-all: $(READY) ## all of the lab, for ten hours; goes on where it was ended (ARGS="soak cells": these parts)
 	@$(BIN)/python -m tests.lab all $(ARGS)
 
 .PHONY: kernels

@@ -28,8 +28,6 @@ STATE = "/var/lib/numalign/checkpoint.json"
 PORT = 9177
 CONFIG: dict[str, Any] = {**STATIC, "compatibility": "kubelet", "onMisalignment": "fail", "enforcement": "auto"}
 """The kubelet's words as the other node has them, and ours: refuse what cannot be aligned, as the kubelet does."""
-BROKEN = RUN / "broken.yaml"
-"""Further values of the chart while a product that is broken on purpose is in place (`broken.py`)."""
 READY = 300.0
 
 
@@ -53,8 +51,7 @@ def define(plane: Plane) -> None:
 def install(plane: Plane, config: Mapping[str, Any], **more: Any) -> None:  # noqa: ANN401 - the chart's values
     """Install or upgrade the chart."""
     file = RUN / "values.yaml"
-    broken = yaml.safe_load(BROKEN.read_text()) if BROKEN.exists() else {}
-    file.write_text(json.dumps({**values(config), **more, **broken}))  # quotes all text: Helm reads 0108 as a number
+    file.write_text(json.dumps({**values(config), **more}))  # quotes all text: Helm reads 0108 as a number
     helm(plane, "upgrade", "--install", RELEASE, str(CHART), "--create-namespace", "--values", str(file))
 
 

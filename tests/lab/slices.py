@@ -37,7 +37,7 @@ class Slice:
 FAULTS = "tests/lab/test_faults.py"
 ALONE = f"{FAULTS}::test_alone"
 FORCED = f"{ALONE}[force-deleted]"
-"""What a product that frees CPUs too early fails (`broken.py`): in every run."""
+"""What a product that frees CPUs too early fails: in every run."""
 KILLED = f"{FAULTS}::test_the_agent_is_killed_while_pods_churn"
 EXCLUSIVE = "tests/lab/test_exclusive.py::test_"
 FIRST_ACT = "tests/lab/referee/test_first_act.py::test_the_"

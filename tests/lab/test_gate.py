@@ -9,7 +9,6 @@ import fcntl
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,8 +19,7 @@ from unittest.mock import Mock
 import pytest
 
 from tests.lab import __main__ as command
-from tests.lab import broken, procs
-from tests.lab.broken import KINDS, changed
+from tests.lab import procs
 from tests.lab.broken_promises import PROMISES
 from tests.lab.needs import PromiseError
 from tests.lab.places import ROOT
@@ -30,7 +28,6 @@ from tests.lab.slices import BY_HAND, CORE, ENDS, LONGEST, SLICES
 WRONG = """
 import os, pathlib, time
 import pytest
-from tests.lab.broken import KINDS, changed
 from tests.lab.broken_promises import PROMISES
 from tests.lab.needs import LabError
 
@@ -262,15 +259,6 @@ def test_ci_ends_red_where_a_target_is(folder: Path, codes: dict[str, int], last
     assert "exit code 2" in said[-2]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_product_that_is_broken_on_purpose_can_be_made_of_this_one(kind: str) -> None:
-    """What is changed is there exactly once, and the result is Python; the test that must notice is there."""
-    broken = changed(KINDS[kind])
-    compile(broken, kind, "exec")
-    assert broken != (ROOT / KINDS[kind].file).read_text()
-    assert (ROOT / KINDS[kind].test.partition("::")[0]).is_file()
-
-
 def test_the_lab_is_ended_before_ci_ends_the_run() -> None:
     """After 45 minutes of .ci/run nothing is left; a list that takes too long has two of them to be told as red."""
     script = (ROOT / ".ci/run").read_text()
@@ -296,23 +284,6 @@ def test_every_test_of_a_slice_is_there() -> None:
     there = [line for line in done.stdout.splitlines() if "::" in line]
     assert there
     assert not [each for each in there if not any(each == name or each.startswith(f"{name}[") for name in names)]
-
-
-def test_a_broken_product_is_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The image's bytecode is used without a look at its source: what breaks a product takes its place, too."""
-    monkeypatch.setattr(broken, "PYTHON", sys.implementation.cache_tag)
-    monkeypatch.setattr(broken, "PLACE", str(tmp_path))
-    shutil.copytree(ROOT / "agent", tmp_path / "agent", ignore=shutil.ignore_patterns("__pycache__"))
-    compiling = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", str(tmp_path / "agent")]
-    subprocess.run([sys.executable, *compiling], check=True, timeout=300)
-    texts = dict[str, str]()
-    values = broken.mounted(KINDS["dead"], texts.__setitem__)
-    begin = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import agent.cli.run"]
-    assert subprocess.run(begin, check=False, timeout=60).returncode == 0
-    for volume, mount in zip(values["extraVolumes"], values["extraVolumeMounts"], strict=True):
-        assert isinstance(volume["hostPath"], dict)
-        Path(str(mount["mountPath"])).write_text(texts[volume["hostPath"]["path"]])
-    assert subprocess.run(begin, check=False, timeout=60).returncode == 1
 
 
 def test_of_two_commands_in_one_folder_the_later_one_runs_nothing(

@@ -19,7 +19,7 @@ from tests.lab.pods import container, pod, resources
 from tests.lab.stage import Stage
 
 ROUNDS, AT_ONCE = 2, 6
-"""Each run of a product with two passes swapped must be caught (broken.py): the more a plan writes, the longer it
+"""A product with two passes swapped was caught in each of ten runs: the more a plan writes, the longer it
 lasts. With six at once the sampler saw each of them beside each that shared, for two sweeps in a row or longer."""
 MOVED = {"numalign.io/move-memory": "true"}
 """Without NRI a container begins wherever the kernel puts it, and its first pages lie there."""

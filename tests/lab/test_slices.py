@@ -12,7 +12,6 @@ import pytest
 
 from tests.lab import __main__ as command
 from tests.lab import places, slices
-from tests.lab.broken import KINDS
 from tests.lab.cells import CELLS
 from tests.lab.places import HERE, ROOT
 from tests.lab.slices import BEFORE, BY_HAND, CORE, ENDS, FILES, HOUR, SLICES, of_this_run
@@ -38,14 +37,6 @@ def test_every_test_of_the_lab_is_run_by_some_run() -> None:
     }
     assert not asking - known
     assert {*FILES} <= {*command.PARTS}
-
-
-def test_ci_runs_what_each_product_that_is_broken_on_purpose_fails() -> None:
-    """Its test is in some run: in every one if it frees early, does not start or does not write."""
-    assert {each.test for each in KINDS.values()} <= {
-        test for each in (CORE, *SLICES.values()) for test in each.tests
-    }
-    assert {"dead", "mute", "early"} == {name for name, each in KINDS.items() if each.test in CORE.tests}
 
 
 def test_a_run_takes_the_slice_of_its_hour_or_those_that_are_named() -> None:
