@@ -1,6 +1,6 @@
 """What a real kube-apiserver says to each kind of hostile pod: asked once, kept in answers.json.
 
-with ControlPlane(...) as cluster: write(ask(cluster))      python -m tests.hostile --ask
+with ControlPlane(...) as cluster: write(ask(cluster))      python -m tests.hostile
 taken()                                                     the kinds that it takes, as kept
 """
 

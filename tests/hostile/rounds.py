@@ -90,10 +90,9 @@ def answers(node: Node, pods: list[Hostile]) -> dict[str, Answer]:
     return found
 
 
-def one(make: Callable[[str], Node], seed: int, *, everything: bool = False) -> str:
+def one(make: Callable[[str], Node], seed: int) -> str:
     """One round; what is wrong, "" for nothing."""
-    kinds, most = ((), 0) if everything else (taken(), LARGEST)
-    pods = fitting(whole(seed, random.Random(seed).randint(1, COUNT), kinds, most=most))
+    pods = fitting(whole(seed, random.Random(seed).randint(1, COUNT), taken(), most=LARGEST))
     with_notes = answers(make(f"with-{seed}"), pods)
     without = answers(make(f"without-{seed}"), [stripped(pod) for pod in pods])
     if with_notes == without:

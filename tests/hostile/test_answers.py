@@ -14,7 +14,7 @@ SAMPLE = ("fields-written-deep", "value-control", "quantity-1e300", "containers-
 
 
 def test_hostile_the_table_has_every_kind() -> None:
-    """`python -m tests.hostile --ask` makes it again."""
+    """`python -m tests.hostile` makes it again."""
     assert set(table()["answers"]) == set(KINDS)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from tests.matrix.node import Node
 CROWD = 110
 SOME = 30
 MACHINE = "2 sockets x 1 node x 8 cores x 2 threads"
-CROWDS, ROUNDS = 3, 3
+CROWDS, ROUNDS = 3, int(os.environ.get("NUMALIGN_ROUNDS", "3"))
 INNOCENT = (
     manifest("whole", container(cpu="2"), namespace="space"),
     manifest("odd", container(cpu="3"), namespace="other"),
@@ -128,7 +129,7 @@ def test_hostile_a_burst_of_one_tenant_has_one_turn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + ROUNDS))
 def test_hostile_rounds_of_the_fuzz_on_a_real_agent(make: Make, seed: int) -> None:
-    """`python -m tests.hostile` makes more: watch, list, runtime and kubelet, pods with annotations and without."""
+    """NUMALIGN_ROUNDS asks for more: watch, list, runtime and kubelet, pods with annotations and without."""
 
     def made(name: str) -> Node:
         return make(name=name, settings=FOLLOWING)

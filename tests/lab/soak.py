@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import random
 import sys
 import time
@@ -63,10 +62,6 @@ class Report:
     pods: Counter[str] = field(default_factory=Counter)
     slowest: dict[str, float] = field(default_factory=lambda: {"kill": 0.0, "fault": 0.0})
     failed: str = ""
-
-    def json(self) -> str:
-        """As a file. Not by dataclasses.asdict: it makes a Counter of a Counter's items, with tuples for keys."""
-        return json.dumps(vars(self), indent=1) + "\n"
 
 
 def some(chance: random.Random, number: int) -> Iterator[int]:
@@ -175,8 +170,6 @@ def main() -> int:
     finally:
         if lab and not asked.keep:
             lab.down()
-    RUN.mkdir(parents=True, exist_ok=True)
-    (RUN / "soak.json").write_text(report.json())
     say(f"{report.kills} kills, {report.faults.total()} faults {dict(report.faults)}, pods {dict(report.pods)}")
     say(f"slowest: {report.slowest}; " + ("FAILED" if report.failed else "all agreed"))
     if report.failed:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import tarfile
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.lab import images, needs, soak
+from tests.lab import images, needs
 from tests.lab.places import ROOT
 
 
@@ -50,12 +48,3 @@ def test_an_image_is_what_a_runtime_imports(tmp_path: Path) -> None:
         names = tar.getnames()
     assert names[-1] == "manifest.json"
     assert len(names) == 3
-
-
-def test_a_soak_is_written_down_with_what_it_counted() -> None:
-    """An hour's figures are not lost at its end: faults and pods are there by name."""
-    made = soak.Report(7, kills=3, faults=Counter({"reboot-smaller": 1}), pods=Counter(created=2))
-    found = json.loads(made.json())
-    assert (found["seed"], found["kills"]) == (7, 3)
-    assert found["faults"] == {"reboot-smaller": 1}
-    assert found["pods"] == {"created": 2}

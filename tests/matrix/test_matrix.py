@@ -25,5 +25,5 @@ def test_every_pair_is_there() -> None:
 
 
 def test_the_page_is_fresh() -> None:
-    """The developers' page is made of the table of faults: python -m tests.matrix --write."""
+    """The developers' page is made of the table of faults: python -m tests.matrix."""
     assert PAGE.read_text("utf-8") == page()
