@@ -117,15 +117,15 @@ lab-shell: $(READY) ## a root shell on a node of the lab (NODE=numalign or shado
 lab-down: $(READY) ## end the lab
 	$(BIN)/python -m tests.lab down
 
-lab-all: $(READY) ## all of the lab, for ten hours; goes on where it was ended (ARGS="soak cells": these parts)
+lab-all: $(READY) ## all of the lab, for ten hours; goes on where it was ended (ARGS="cells": these parts)
 	@$(BIN)/python -m tests.lab all $(ARGS)
 
 .PHONY: kernels
 kernels: $(READY) ## the contract tests on Linux 6.1, 6.12 and Debian's newest in QEMU guests; writes the table of the page on the kernel
 	nice -n 10 $(BIN)/python -m tests.guests contract $(ARGS)
 
-lab-soak: $(READY) ## faults at random, 300 kills of the agent, for more than two hours (ARGS="--minutes 10 --kills 50": shorter)
-	$(BIN)/python -m tests.lab.soak $(ARGS)
+lab-soak: $(READY) ## faults at random, 300 kills of the agent, for more than two hours (KILLS=50: shorter; SEED=7: other choices)
+	NUMALIGN_KILLS=$(or $(KILLS),300) NUMALIGN_SEED=$(or $(SEED),1) $(BIN)/python -m tests.lab run -x tests/lab/test_soak.py
 
 .PHONY: newest
 newest: $(READY) ## the tests that need nothing else on the newest Python of Debian, and the branches that they take

@@ -104,7 +104,7 @@ ALL = "all"
 LONG = {"NUMALIGN_LAB_LONG": "1", "NUMALIGN_LAB_REFEREE": "all"}
 PARTS = {
     **{file: ("tests.lab", "run", "--keep", file) for file in slices.FILES},
-    "soak": ("tests.lab.soak", "--keep", "--seed", "1"), "cells": ("tests.lab", "cell", ALL),
+    "cells": ("tests.lab", "cell", ALL),
 }  # fmt: skip
 """Of `all`: name -> module and arguments. A lab that runs is used again: only the first part waits for the boot."""
 FAILED, LAB_FAULT = 1, 3
@@ -216,7 +216,6 @@ def _all_cells() -> int:
     due = cells.due(cells.read(), places.commit(cells.KEPT))
     commands = ([sys.executable, "-m", "tests.lab", "cell", each.name] for each in due)
     codes = [subprocess.run(each, cwd=ROOT, check=False).returncode for each in commands]
-    (RUN / "cells.md").write_text(cells.table(cells.read()))
     return max(codes, default=0)
 
 

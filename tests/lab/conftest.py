@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -16,7 +17,10 @@ from tests.lab.guest import Guest
 from tests.lab.needs import LabError
 from tests.lab.node import Node
 from tests.lab.sampling import Sampler
+from tests.lab.stage import Stage
 
+collect_ignore = [] if os.environ.get("NUMALIGN_LAB_LONG") else ["test_soak.py"]
+"""More than two hours: it is run where it is named, too."""
 EVERY, SILENT = 20.0, 45.0
 """Seconds between questions; seconds without an answer after which a guest is nudged."""
 
@@ -144,6 +148,17 @@ def alone(lab: Lab) -> Iterator[Lab]:
     """The lab while the referee rests: its emulated processors would take half of this machine for nothing."""
     with lab.only(lab.numalign):
         yield lab
+
+
+@pytest.fixture(scope="module")
+def stage(alone: Lab) -> Iterator[Stage]:
+    """The node that numalign pins on, with the pods that stay."""
+    lab = alone
+    lab.clear(lab.numalign)
+    stage = Stage(lab, lab.numalign, random.Random(7))
+    stage.fill()
+    yield stage
+    lab.clear(lab.numalign)
 
 
 @pytest.fixture(scope="session")

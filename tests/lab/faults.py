@@ -51,7 +51,7 @@ class Fault:
         told: annotations follow while it lasts.
         offline: {cpu} is away meanwhile, and lost to its holder.
         foreign: somebody else writes cpusets: until they are repaired, who is where is none of numalign's doing.
-        mixed: the soak makes it by chance; what takes minutes it makes once, at its end.
+        mixed: the soak makes it by chance; what takes minutes is made alone.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """A node under test: a few pods that must not be moved, pods that come and go, and the agent that is killed.
 
-Used by `test_faults.py` (each fault alone) and `soak.py` (all of them mixed).
+Used by `test_faults.py` (each fault alone) and `test_soak.py` (all of them mixed).
 """
 
 from __future__ import annotations

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import random
-import sys
-from collections.abc import Iterator
-
 import pytest
 
 from tests.lab import faults, report, soak
-from tests.lab.cluster import Lab
 from tests.lab.faults import ELSEWHERE, FAULTS, ROWS
 from tests.lab.places import ROOT
 from tests.lab.sampling import Sampler
@@ -17,17 +12,6 @@ from tests.lab.stage import Stage
 
 PARTS = ((1, 4), (2, 3), (3, 2), (4, 1))
 """How many kills of a turn follow each other."""
-
-
-@pytest.fixture(scope="module")
-def stage(alone: Lab) -> Iterator[Stage]:
-    """The node that numalign pins on, with the pods that stay."""
-    lab = alone
-    lab.clear(lab.numalign)
-    stage = Stage(lab, lab.numalign, random.Random(7))
-    stage.fill()
-    yield stage
-    lab.clear(lab.numalign)
 
 
 def test_every_row_of_the_design_has_faults_and_every_fault_a_row() -> None:
@@ -44,7 +28,7 @@ def test_the_agent_is_killed_while_pods_churn(stage: Stage, turn: int) -> None:
     """Five times in each turn, at any moment of its life: after each all agree, and what runs has not moved."""
     before = stage.agreed()
     killed = stage.kills
-    counts = soak.kills(stage, PARTS[turn - 1], say=lambda text: print(text, file=sys.__stderr__, flush=True))
+    counts = soak.kills(stage, PARTS[turn - 1])
     stage.unmoved(before, stage.agreed())
     report.record(
         f"kills of the agent while pods came and went, all agreed after each, turn {turn}", stage.kills - killed

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
-
 import pytest
 
 from tests.lab import pairs, report
-from tests.lab.cluster import Lab
 from tests.lab.pairs import PAIRS, Pair
 from tests.lab.sampling import Sampler
 from tests.lab.stage import Stage
-
-
-@pytest.fixture(scope="module")
-def stage(alone: Lab) -> Iterator[Stage]:
-    """The node that numalign pins on, with the pods that stay."""
-    lab = alone
-    lab.clear(lab.numalign)
-    stage = Stage(lab, lab.numalign, random.Random(7))
-    stage.fill()
-    yield stage
-    lab.clear(lab.numalign)
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
