@@ -103,7 +103,7 @@ bench-api: $(READY) ## load on a real API server: 200 agents, 5,000 nodes (ARGS=
 
 ##@ Long tests, by hand
 soak: $(READY) ## 500 pods churn for five minutes while API server, etcd and connections fail
-	nice $(BIN)/python -m tests.cluster.soak $(or $(ARGS),500 300)
+	NUMALIGN_SOAK="$(or $(ARGS),500 300)" nice $(BIN)/pytest -n0 -s tests/cluster/test_soak.py
 
 lab: $(READY) ## a cluster of emulated NUMA machines: numalign beside a kubelet that pins (LAB=...: arguments, see --help)
 	$(BIN)/python -m tests.lab run $(LAB)

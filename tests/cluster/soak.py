@@ -1,19 +1,17 @@
 """Pods come and go for minutes while the control plane fails; at the end everything agrees and nothing is lost.
 
-`python -m tests.cluster.soak [PODS SECONDS]` (make soak) is the long run; tests/cluster/test_soak.py runs the same
-for some seconds. Kubelet and runtime are played: a pod's cgroups appear when it was created, and go before it leaves
-the API, after it (forced deletion), or when it has completed. Faults, again and again: the API server is killed and
-started again, etcd stands still, the agent's connections are cut; once the agent itself is killed.
+`make soak` is the long run of tests/cluster/test_soak.py, which runs for some seconds otherwise. Kubelet and runtime
+are played: a pod's cgroups appear when it was created, and go before it leaves the API, after it (forced deletion),
+or when it has completed. Faults, again and again: the API server is killed and started again, etcd stands still, the
+agent's connections are cut; once the agent itself is killed.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import random
 import signal
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +21,7 @@ from typing import Any
 
 from agent.model.cgroup import Level
 from agent.model.idset import CpuSet
-from tests import patience, peers, scraped
+from tests import patience, scraped
 from tests.cluster.control_plane import ApiError, ControlPlane
 from tests.cluster.nodes import Agent, Place
 from tests.cluster.objects import Object
@@ -264,15 +262,3 @@ def soak(cluster: ControlPlane, folder: Path, pods: int, seconds: float, *, paus
         assert "Traceback" not in agent.log.read_text(), agent.log.read_text()[-3000:]
     assert disagreements(place) == [], "after the end of the agent, too"
     return figures
-
-
-if __name__ == "__main__":
-    words = argparse.ArgumentParser(prog="python -m tests.cluster.soak", description=(__doc__ or "").split("\n")[0])
-    words.add_argument("pods", type=int, nargs="?", default=500, help="how many are created (500)")
-    words.add_argument("seconds", type=int, nargs="?", default=300, help="over how long (300)")
-    asked = words.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        base = Path(temporary)
-        with ControlPlane(peers.kube(), base / "cluster") as plane:
-            (base / "node").mkdir()
-            print(soak(plane, base / "node", asked.pods, asked.seconds))

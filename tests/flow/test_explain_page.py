@@ -1,28 +1,40 @@
-"""deploy/docs/explain.md: its examples and README's print what is shown; it names every key and word of the JSON."""
+"""deploy/docs/explain.md names every key and word of the JSON. tests/docs/test_commands.py runs its examples."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shlex
 from pathlib import Path
 
+from click.testing import CliRunner
+
+from agent.cli import group
 from agent.core.explain.values import AsOf, Lever, ListStance, LossReason, MergeRule, Origin, Verdict
 from agent.forecast.whatif import Difference
-from tests.flow.explain_page import PAGE, README, examples, output
+from tests.docs import pages
+
+PAGE = pages.DOCS / "explain.md"
+STATE = "run/two-sockets"
+"""The state folder that the page names; the examples run in another one."""
 
 
-def test_the_examples_print_what_the_page_shows(tmp_path: Path) -> None:
-    """Every command of the page, in its order; `python -m tests.flow.explain_page` writes them anew."""
-    found = [*examples(), *examples(README)]  # the first one makes what the others ask about
-    assert len(found) >= 6
-    for command, shown in found:
-        assert output(command, tmp_path / "state") == shown, command
+def output(command: str, state: Path) -> str:
+    """What a command of the page prints, with its state in another folder."""
+    words = shlex.split(command.removesuffix(" > /dev/null").replace(STATE, str(state)))
+    assert words[0] == "numalign"
+    with contextlib.chdir(pages.ROOT):
+        done = CliRunner().invoke(group, words[1:])
+    assert done.exit_code in (0, 1), done.output
+    return done.output
 
 
 def test_every_key_and_word_is_documented(tmp_path: Path) -> None:
     """Keys of the JSON of both commands, and every word that a program may meet."""
     state, text = tmp_path / "state", PAGE.read_text(encoding="utf-8")
-    commands = [command for command, _ in examples()]
-    output(commands[0], state)
+    commands = [each.text for each in pages.commands() if each.page == PAGE and not each.place]
+    assert len(commands) >= 5
+    output(commands[0], state)  # makes what the others ask about
     keys: set[str] = set()
     for command in commands[1:]:
         body = json.loads(output(f"{command} --output json", state))

@@ -49,7 +49,7 @@ def test_the_kubelets_managers_do_what_every_file_expects() -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_pods_on_our_engine(tmp_path: Path, seed: int) -> None:
     """Random pods; what the pure core answers is what the whole engine leaves in the cgroups."""
-    print(f"seed {seed}: python -m tests.referee random {seed}")
+    print(f"seed {seed}: python -m tests.referee {seed}")
     sequence, _ = generate(seed)
     assert compare(sequence, run(sequence, EngineNode(tmp_path, sequence))) == ()
 
@@ -59,7 +59,7 @@ def test_random_pods_through_the_kubelets_managers() -> None:
     """200 random sequences are answered by the kubelet's managers as by our core, on both sizes of nodes."""
     made = [(generate(seed, steps=14)[0], memory) for seed in range(1000, 1100) for memory in MEMORY]
     for (sequence, _), got in zip(made, _kubelet(made), strict=True):
-        assert compare(sequence, got) == (), f"python -m tests.referee random {sequence.name} --steps 14"
+        assert compare(sequence, got) == (), f"{sequence.name}, 14 steps: {text_of(sequence, got)}"
 
 
 def _kubelet(made: list[tuple[Sequence, str]]) -> list[tuple[Seen, ...]]:

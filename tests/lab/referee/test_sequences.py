@@ -35,7 +35,7 @@ AGREED: Counter[type[GuestNode]] = Counter()
 def test_both_nodes_do_what_the_sequence_expects(grounds: dict[str, Ground], sequence: Sequence) -> None:
     """CPUs, nodes, quotas and pools of every container are those of the file, on both; refusals are refusals."""
     if sequence.name.startswith("random-"):
-        print(f"python -m tests.referee random {sequence.name.removeprefix('random-')}")
+        print(f"python -m tests.referee {sequence.name.removeprefix('random-')}")
 
     kind = GuestNode if FULL or "run" in sequence.tags else BooksNode
 
