@@ -170,7 +170,7 @@ class ApiProxy:
 
 
 def _gone(request: web.Request) -> web.Response:
-    with suppress(AttributeError):
+    with suppress(AttributeError):  # the client has gone
         request.transport.abort()  # type: ignore[union-attr]  # None: it is gone
     return web.Response(status=503)
 

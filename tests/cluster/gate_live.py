@@ -114,7 +114,7 @@ class LiveGate:
 
     def pod(self, name: str) -> Object:
         """A pod, {} where it is not there."""
-        with suppress(ApiError):
+        with suppress(ApiError):  # {} says so
             found: Object = self.cluster.call("GET", f"{PODS}/{name}")
             return found
         return {}

@@ -278,7 +278,7 @@ class PaperNodes:
 
     def _play(self) -> None:
         while not self._over.is_set():
-            with contextlib.suppress(queue.Empty):
+            with contextlib.suppress(queue.Empty):  # it only waits, to see the end
                 news = self._news.get(timeout=0.5)
                 if isinstance(news, Arrived):
                     self._see(news.key, news.value)

@@ -205,13 +205,13 @@ def test_it_is_told_as_in_force_only_after_the_kernel_showed_it(
     world = node(tmp_path, **ON)
     world.run(manifest("web", container(cpu="", memory=""), created=1))
     world.run(manifest("db", WIDE, memory_policy="interleave", created=2))
-    seen = MemoryPolicies(world.cgroups, lambda: runtime)
-    seen.look(world.engine)
+    seen = MemoryPolicies(world.cgroups)
+    seen.look(world.engine, runtime)
     assert seen.note("db") == "", "what lies in a scratch tree is no process"
     before = len(world.ears.words)
     with kernel(world, monkeypatch, shown) as read:
         for _ in range(3):
-            seen.look(world.engine)
+            seen.look(world.engine, runtime)
     assert set(read) == {world.path("db", "app")}, "no other process is read"
     assert len(read) == (1 if shown == "interleave:0-1" else 3), "one that was shown is not read again"
     assert world.ears.words[before:] == ["db"]
@@ -225,11 +225,11 @@ def test_a_container_that_just_started_is_read_later(tmp_path: Path, monkeypatch
     """Its process is the runtime's own at first; one whose cgroup is gone is told nothing of."""
     world = node(tmp_path, **ON)
     world.run(manifest("db", WIDE, memory_policy="bind"))
-    seen = MemoryPolicies(world.cgroups, lambda: RUNTIME)
+    seen = MemoryPolicies(world.cgroups)
     for since in (None, float(2**40)):
         with kernel(world, monkeypatch, "default") as read, monkeypatch.context() as patch:
             patch.setattr(world.cgroups, "since", lambda _path, since=since: since)
-            seen.look(world.engine)
+            seen.look(world.engine, RUNTIME)
         assert (seen.note("db"), read) == ("", [])
 
 
@@ -237,10 +237,10 @@ def test_without_the_annotation_no_process_is_read(tmp_path: Path, monkeypatch: 
     """Also where the node has the feature; a pod that lost its wish loses its sentence."""
     world = node(tmp_path, **ON)
     world.run(manifest("db", WIDE))
-    seen = MemoryPolicies(world.cgroups, lambda: RUNTIME)
+    seen = MemoryPolicies(world.cgroups)
     with kernel(world, monkeypatch, "default") as read, monkeypatch.context() as patch:
         patch.setattr(world.cgroups, "observe", lambda: pytest.fail("the tree is read"))
-        seen.look(world.engine)
+        seen.look(world.engine, RUNTIME)
     assert (seen.note("db"), read) == ("", [])
 
 
@@ -250,12 +250,12 @@ def test_a_setting_that_is_switched_off_takes_the_sentence_back(
     """The container keeps its policy, which numalign does not answer for any more."""
     world = node(tmp_path, **ON)
     world.run(manifest("db", WIDE, memory_policy="bind"))
-    seen = MemoryPolicies(world.cgroups, lambda: RUNTIME)
+    seen = MemoryPolicies(world.cgroups)
     with kernel(world, monkeypatch, "bind:0-1"):
-        seen.look(world.engine)
+        seen.look(world.engine, RUNTIME)
         assert seen.note("db") == "container app has the memory policy bind:0-1"
         world.engine.changed(world.node(nri={"memoryPolicy": False}))
-        seen.look(world.engine)
+        seen.look(world.engine, RUNTIME)
     assert seen.note("db") == ""
 
 

@@ -138,9 +138,7 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
         )  # fmt: skip
         engine = begun.engine
         cpu_files = CpuFiles(options.state, options.state_on_host)
-        hints, affinities, policies = (
-            DeviceHints(engine), Affinities(cgroups), MemoryPolicies(cgroups, lambda: edges.runtime),
-        )  # fmt: skip
+        hints, affinities, policies = DeviceHints(engine), Affinities(cgroups), MemoryPolicies(cgroups)
         publisher = Publisher(
             client, options.node_name,
             dropped=lambda why: metrics.count("events_dropped_total", why),
@@ -219,7 +217,8 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
             pulse=pulse, health=health, metrics=metrics, reporters=reporters, setup=setup, cgroups=cgroups,
             engine=engine, edges=edges, events=events, page=page, memory=memory,
             unplaced=UnplacedPods(options.state), cpu_files=cpu_files, metrics_address=options.metrics_address,
-            looks=(affinities, policies), threads=(publisher, topology, claims, intake, edges, events, hotplug, pods),
+            looks=(affinities.look, lambda engine: policies.look(engine, edges.runtime)),
+            threads=(publisher, topology, claims, intake, edges, events, hotplug, pods),
         )  # fmt: skip
         return NodeService(parts, source, closing.pop_all())
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from agent.core.cgroups.page_policies import Seen, note, page_policies
 from agent.core.request.memory_policy import PagePolicy, wish_of
@@ -27,11 +27,10 @@ class MemoryPolicies:
 
     Args:
         cgroups: the tree; only a real kernel's has processes.
-        runtime: name and version of the runtime that asks by NRI now, "" for none.
     """
 
-    def __init__(self, cgroups: Cgroups, runtime: Callable[[], str]) -> None:
-        self._cgroups, self._runtime = cgroups, runtime
+    def __init__(self, cgroups: Cgroups) -> None:
+        self._cgroups = cgroups
         self._notes: Mapping[str, str] = {}
         self._in_force: dict[str, Seen] = {}
 
@@ -39,8 +38,12 @@ class MemoryPolicies:
         """Return the sentence on a pod's containers; "" for none."""
         return self._notes.get(uid, "")
 
-    def look(self, engine: Engine) -> None:
+    def look(self, engine: Engine, runtime: str) -> None:
         """Read the policy of one process of each container that gets one, and report pods whose sentence changed.
+
+        Args:
+            engine: has the pods.
+            runtime: name and version of the runtime that asks by NRI now, "" for none.
 
         Raises HostError.
         """
@@ -57,7 +60,6 @@ class MemoryPolicies:
                 found = self._seen(cgroup, policies[uid][name], kept.get(cgroup.container_id))
                 if found is not None:
                     seen.setdefault(uid, {})[name] = found
-        runtime = self._runtime()
         told = {uid: note(each, seen.get(uid, {}), runtime) for uid, each in policies.items()}
         before, self._notes = self._notes, told
         engine.retell(uid for uid in before.keys() | told.keys() if before.get(uid, "") != told.get(uid, ""))

@@ -19,12 +19,10 @@ from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 from agent.app.page.server import NodePage
 from agent.app.reporters import Reporters
-from agent.app.service.affinities import Affinities
 from agent.app.service.edges import NodeEdges
 from agent.app.service.followed_setup import FollowedSetup
 from agent.app.service.gauges import Locality, shown
 from agent.app.service.machine_watch import second_opinion
-from agent.app.service.memory_policies import MemoryPolicies
 from agent.app.service.node_events import NodeEvents
 from agent.app.statedir.loading import tell_answers
 from agent.app.statedir.node_allocatable import kept_by_pods
@@ -162,7 +160,7 @@ class NodeParts:
     cpu_files: CpuFiles
     metrics_address: str
     threads: Sequence[Part]
-    looks: Sequence[Affinities | MemoryPolicies] = ()
+    looks: Sequence[Callable[[Engine], None]] = ()
 
 
 class NodeService(Generic[Source]):
@@ -307,7 +305,7 @@ class NodeService(Generic[Source]):
         self._serve_page()
         self._locality.look(self.engine.ledger, self.engine.names, self.engine.snapshot.node.machine)
         for each in self.parts.looks:
-            each.look(self.engine)
+            each(self.engine)
 
     def _follow(self) -> None:
         """Follow a change of the settings, the machine or the Node's allocatable."""
