@@ -90,7 +90,7 @@ TABLE: tuple[Intended, ...] = (
     ),
     Intended(
         "kubeReserved: {memory: Mi}",
-        "A quantity without digits is 0 for the kubelet, and kubelets after 1.37 refuse it.",
+        "A quantity without digits is 0 for the kubelet.",
         numalign="is not a quantity",
         text=r":\s*[\"']?([KMGTPEm]i?|e3|[.+])\b|:\s*[\"'][.+][\"']",
     ),
