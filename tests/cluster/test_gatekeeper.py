@@ -218,12 +218,12 @@ def test_no_pod_is_evicted_on_a_node_that_refuses_after_it(gate: LiveGate) -> No
     gate.nodes.fill("refuses", 1, 1, 1, priorityClassName="lowest")
     before = {each["metadata"]["name"] for each in gate.pods()}
     gate.leads()
-    gate.ask("asked", 3, priorityClassName="high")
-    assert gate.runs("asked") == "helps"
+    gate.ask("urgent", 3, priorityClassName="high")
+    assert gate.runs("urgent") == "helps"
     after = {each["metadata"]["name"] for each in gate.pods()}
     assert before - after == {"on-helps-0-3"}
-    assert gate.proxy.promised("asked") == []
-    gate.delete("asked")
+    assert gate.proxy.promised("urgent") == []
+    gate.delete("urgent")
     gate.nodes.fill("helps", 3, priorityClassName="low")
     gate.plain("plain", 3, priorityClassName="high")
     until(lambda: gate.nodes.refused.get(f"{SPACE}/plain") == "refuses", lambda: f"{gate.nodes.landed}")
