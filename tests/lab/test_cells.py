@@ -199,6 +199,10 @@ def test_a_kubelet_has_the_modules_of_its_release(tmp_path: Path, monkeypatch: p
     assert files == {
         "apiextensions-api/go.mod": "module k8s.io/apiextensions-api\n\ngo 1.24.0\n",
         f"apiextensions-api/{unserved.PARTS[0]}/types.go": MOVED.replace("-apiserver/", "-api/"),
+        **{
+            f"apiextensions-api/{each}/null.go": f"package {Path(each).name}\n\nvar {unserved.NULL}\n"
+            for each in unserved.PARTS[:2]
+        },
         "iptables-wrappers/go.mod": "module sigs.k8s.io/iptables-wrappers\n\ngo 1.24.0\n",
         "iptables-wrappers/pkg/iptables/iptables.go": unserved.NO_IPTABLES,
     }
