@@ -313,7 +313,7 @@ _PLURALS = {
     "PodDisruptionBudget": "poddisruptionbudgets", "Service": "services", "NetworkPolicy": "networkpolicies",
     "NodeResourceTopology": "noderesourcetopologies", "Event": "events", "ReplicaSet": "replicasets",
     "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
-    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
+    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings", "RuntimeClass": "runtimeclasses",
     "Deployment": "deployments", "Job": "jobs", "PodMonitor": "podmonitors", "PrometheusRule": "prometheusrules",
 }  # fmt: skip
 
