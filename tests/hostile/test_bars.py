@@ -165,7 +165,9 @@ def test_hostile_110_pods_that_are_named_mirrored_resized_or_replaced_hold_nothi
         mine = {node.uid(name) for name in names}
         node.wait(lambda: {*assigned()} == mine, lambda: str(assigned()))
 
-    alone("db")  # the agent has followed that the last of them went
+    node.create("last", cpu="")
+    node.wait(lambda: node.told("last").status, node.words)  # events come in order: all before it have come
+    alone("db")  # and the agent has followed that the last of them went
     pinned(node, "web")
     alone("db", "web")
     whole_and_live(node)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import logging
 import random
 import signal
 import statistics
@@ -372,6 +373,7 @@ def written(found: Object, output: Path | None) -> None:
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, help=__doc__)
 def main() -> None:
     """See the module."""
+    logging.disable(logging.WARNING)  # watches end with the servers, and say so
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers are ended then, too
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import platform
 import tempfile
@@ -136,7 +135,6 @@ class World:
 @contextmanager
 def world(nodes: int, told: Told, say: Say, strategy: str, limits: Mapping[str, float]) -> Iterator[World]:
     """Start the servers, and the nodes."""
-    logging.disable(logging.WARNING)  # watches that end with the servers
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="numalign-gate-")))
         cluster = stack.enter_context(ControlPlane(peers.kube(), folder / "cluster"))
