@@ -13,7 +13,7 @@ from agent.cli.grid import GLUE, Below, Cell, TextGrid
 from agent.cli.show import sentences
 from agent.cli.simulate_show import why
 from agent.core.admission.allocatable import CPU
-from agent.forecast.gate.rehearsal import GateFate, Rehearsed
+from agent.forecast.gate.rehearsal import GateFate, Rehearsal, Rehearsed
 from agent.forecast.simulation import Fate
 from agent.node.standing import PodState
 
@@ -26,8 +26,8 @@ _WORDS = {
     GateFate.WAITS: "not bound",
 }  # fmt: skip
 _ROWS = (
-    ("bound", (GateFate.BOUND,)), ("refused by their node", (GateFate.REFUSED,)),
-    ("waiting on their node", (GateFate.WAITS_THERE,)), ("waiting, bound to no node", (GateFate.WAITS,)),
+    ("bound", GateFate.BOUND), ("refused by their node", GateFate.REFUSED),
+    ("waiting on their node", GateFate.WAITS_THERE), ("waiting, bound to no node", GateFate.WAITS),
 )  # fmt: skip
 
 
@@ -41,14 +41,14 @@ def as_json(found: ClusterForecast) -> dict[str, Any]:
     """Return what deploy/docs/simulate.md says; nothing where a gatekeeper is not asked about."""
     if found.gated is None:
         return {}
-    without, gated = _without(found), found.gated.pods
+    without, gated = _without(found), found.gated
     return {
         "gatekeeper": {
-            "without": _totals(without, _fill(found)), "with": _totals(gated, found.gated.fill),
-            "refusalsWithout": _refusals(found), "counts": dict(found.gated.counts),
+            "without": _totals(without), "with": _totals(gated),
+            "refusalsWithout": _refusals(found), "counts": dict(gated.counts),
             "pods": [
                 {"pod": one.key, "owner": one.owner, "without": _pod(one), "with": _pod(other)}
-                for one, other in zip(without, gated, strict=True)
+                for one, other in zip(without.pods, gated.pods, strict=True)
             ],
         }
     }  # fmt: skip
@@ -58,19 +58,18 @@ def print_all(found: ClusterForecast, console: Console, *, pods: bool) -> None:
     """Print the totals beside each other, then what waits or is refused with a gatekeeper; each pod where asked."""
     if found.gated is None:
         return
-    without, gated = _without(found), found.gated.pods
+    without, gated = _without(found), found.gated
     rows: list[tuple[Cell, ...] | Below] = [
-        (Cell(name), Cell(f"{_number(without, *fates):,}"), Cell(f"{_number(gated, *fates):,}"))
-        for name, fates in _ROWS
+        (Cell(name), *(Cell(f"{each.number(fate):,}") for each in (without, gated))) for name, fate in _ROWS
     ]
     rows.append((Cell("refusals, with pods made again"), Cell(f"{_refusals(found):,}"),
-                 Cell(f"{_number(gated, GateFate.REFUSED):,}")))  # fmt: skip
-    rows.append((Cell("CPUs requested"), *(Cell(f"{100 * each:.1f}%") for each in (_fill(found), found.gated.fill))))
+                 Cell(f"{gated.number(GateFate.REFUSED):,}")))  # fmt: skip
+    rows.append((Cell("CPUs requested"), *(Cell(f"{100 * each.fill:.1f}%") for each in (without, gated))))
     TextGrid(("pods", "without gatekeeper", "with gatekeeper"), tuple(rows), right=frozenset({1, 2})).print(console)
     if pods:
-        _grid(without, gated).print(console)
+        _grid(without.pods, gated.pods).print(console)
     else:
-        sentences(console, _left(gated))
+        sentences(console, _left(gated.pods))
 
 
 def _grid(without: Sequence[Rehearsed], gated: Sequence[Rehearsed]) -> TextGrid:
@@ -88,8 +87,8 @@ def _left(gated: Sequence[Rehearsed]) -> Iterator[str]:
         yield f"with gatekeeper, {name}: {count} {_WORDS[fate]}: {text}"
 
 
-def _without(found: ClusterForecast) -> list[Rehearsed]:
-    return [_of(found, fate) for fate in found.placed]
+def _without(found: ClusterForecast) -> Rehearsal:
+    return Rehearsal(tuple(_of(found, fate) for fate in found.placed), _fill(found), {})
 
 
 def _of(found: ClusterForecast, fate: Fate) -> Rehearsed:
@@ -110,16 +109,12 @@ def _fill(found: ClusterForecast) -> float:
     return sum(each.get(CPU, 0) for each in found.answer.result.requested) / whole if whole else 0.0
 
 
-def _number(pods: Sequence[Rehearsed], *fates: GateFate) -> int:
-    return sum(1 for each in pods if each.fate in fates)
-
-
-def _totals(pods: Sequence[Rehearsed], fill: float) -> dict[str, Any]:
+def _totals(found: Rehearsal) -> dict[str, Any]:
     counted = {
-        "bound": _number(pods, GateFate.BOUND), "refused": _number(pods, GateFate.REFUSED),
-        "waitsOnNode": _number(pods, GateFate.WAITS_THERE), "waits": _number(pods, GateFate.WAITS),
+        "bound": found.number(GateFate.BOUND), "refused": found.number(GateFate.REFUSED),
+        "waitsOnNode": found.number(GateFate.WAITS_THERE), "waits": found.number(GateFate.WAITS),
     }  # fmt: skip
-    return {"pods": len(pods), **counted, "cpuFill": round(fill, 4)}
+    return {"pods": len(found.pods), **counted, "cpuFill": round(found.fill, 4)}
 
 
 def _pod(each: Rehearsed) -> dict[str, Any]:

@@ -98,9 +98,9 @@ class Rehearsal:
     counts: Mapping[str, int]
     left_out: Mapping[str, str] = field(default_factory=dict)
 
-    def number(self, *fates: GateFate) -> int:
+    def number(self, fate: GateFate) -> int:
         """Count the pods that end so."""
-        return sum(1 for each in self.pods if each.fate in fates)
+        return sum(1 for each in self.pods if each.fate is fate)
 
 
 def rehearse(
