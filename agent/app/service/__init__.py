@@ -7,6 +7,7 @@
     other_writers     finds other writers of cpusets; file_switch: the kill switch in the configuration file
     gauges            the values of the metrics; affinities: containers that were started on a part of their CPUs
     memory_policies   containers with the memory policy that they ask for, and without it
+    container_notes   what both of these are: sentences on pods, of the last look
 
 Modules are imported by their own names.
 """

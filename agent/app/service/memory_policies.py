@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Mapping
 
+from agent.app.service.container_notes import ContainerNotes
 from agent.core.cgroups.page_policies import Seen, note, page_policies
 from agent.core.request.memory_policy import PagePolicy, wish_of
 from agent.engine.engine import Engine
 from agent.host.cgroups import Cgroups
-from agent.model.cgroup import Cgroup, Level
+from agent.model.cgroup import Cgroup
 
 YOUNG = 3.0
 """Seconds after the start of a container in which its process may still be the runtime's own, without the policy."""
@@ -22,21 +22,12 @@ _UNSEEN = "the agent sees none of its processes"
 _REMEDY = "nri.readMemoryPolicies of the chart lets it"
 
 
-class MemoryPolicies:
-    """What was seen of policies at the last look.
-
-    Args:
-        cgroups: the tree; only a real kernel's has processes.
-    """
+class MemoryPolicies(ContainerNotes):
+    """What was seen of policies at the last look."""
 
     def __init__(self, cgroups: Cgroups) -> None:
-        self._cgroups = cgroups
-        self._notes: Mapping[str, str] = {}
+        super().__init__(cgroups)
         self._in_force: dict[str, Seen] = {}
-
-    def note(self, uid: str) -> str:
-        """Return the sentence on a pod's containers; "" for none."""
-        return self._notes.get(uid, "")
 
     def look(self, engine: Engine, runtime: str) -> None:
         """Read the policy of one process of each container that gets one, and report pods whose sentence changed.
@@ -47,22 +38,19 @@ class MemoryPolicies:
 
         Raises HostError.
         """
-        node, ledger, names = engine.snapshot.node, engine.ledger, engine.names
+        node, ledger = engine.snapshot.node, engine.ledger
         asking = [uid for uid, record in ledger.pods.items() if wish_of(record.pod, node.rules)]
         if not self._cgroups.real or not (asking or self._notes):
             return
         policies = {uid: page_policies(ledger, uid, node.rules, node.machine) for uid in asking}
         seen, kept = dict[str, dict[str, Seen]](), self._in_force
         self._in_force = {}
-        for cgroup in self._cgroups.observe().cgroups if any(policies.values()) else ():
-            uid, name = names.get(cgroup.container_id, ("", ""))
-            if cgroup.level is Level.CONTAINER and name in policies.get(uid, {}):
+        for cgroup, uid, name in self._containers(engine) if any(policies.values()) else ():
+            if name in policies.get(uid, {}):
                 found = self._seen(cgroup, policies[uid][name], kept.get(cgroup.container_id))
                 if found is not None:
                     seen.setdefault(uid, {})[name] = found
-        told = {uid: note(each, seen.get(uid, {}), runtime) for uid, each in policies.items()}
-        before, self._notes = self._notes, told
-        engine.retell(uid for uid in before.keys() | told.keys() if before.get(uid, "") != told.get(uid, ""))
+        self._tell(engine, {uid: note(each, seen.get(uid, {}), runtime) for uid, each in policies.items()})
 
     def _seen(self, cgroup: Cgroup, policy: PagePolicy, before: Seen | None) -> Seen | None:
         """Read what the kernel shows of a container; None where that cannot be said yet, or not any more."""
