@@ -10,7 +10,7 @@ from typing import Any
 from agent.errors import MalformedError
 from agent.forecast.fleet.values import FleetPod
 from agent.forecast.gate.values import GATE, FitCondition
-from agent.kube.gate.unbound_pods import fit_condition
+from agent.kube.gate.unbound_pods import fit_condition, told_at
 from agent.kube.objects.pod_objects import seen
 from agent.kube.pod_report import CONDITION, NOT_ALIGNED, refuses
 from agent.kube.topology_crd import SUMMARY, WRITER, mark_of
@@ -139,7 +139,7 @@ def fleet_pod(body: Raw) -> FleetPod:
         reason=_word(condition.get("reason")), message=_word(condition.get("message"), SENTENCE),
         since=seconds_of(condition.get("lastTransitionTime")) or 0.0,
         refused=refuses(condition.get("status"), condition.get("reason")),
-        gated=gated, told=seconds_of(_condition(status, GATE).get("lastTransitionTime")) or 0.0, promised=fit.node,
+        gated=gated, told=told_at(status), promised=fit.node,
         unscheduled=fit.message or unscheduled if gated else unscheduled,
         spec={key: spec[key] for key in spec if key in _SPEC} if told else {},
         problem=problem,

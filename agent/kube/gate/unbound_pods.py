@@ -91,7 +91,7 @@ def unbound(body: Raw, known: bool) -> UnboundBody | UnreadablePod | None:  # no
     name = owner.key.partition("/")[2] if owner else ""
     found = UnboundPod(
         pod=pod, version=version, gates=gates, nominated=nominated, condition=fit_condition(status),
-        told=_told(status), placing=placing, ports=tuple(_ports(spec)),
+        told=told_at(status), placing=placing, ports=tuple(_ports(spec)),
         never_preempts=spec.get("preemptionPolicy") == "Never",
         owner=f"{owner.kind} {name}" if owner else "", gang=_group(metadata, spec, pod.namespace),
         deleting="deletionTimestamp" in metadata,
@@ -104,17 +104,21 @@ def unbound(body: Raw, known: bool) -> UnboundBody | UnreadablePod | None:  # no
 
 def fit_condition(status: Raw) -> FitCondition | None:
     """Read our condition of a pod's status; None where it has none."""
-    for each in mappings_in(status.get("conditions"), MOST):
-        if each.get("type") == GATE:
-            message = each.get("message")
-            text = plain(message[:SENTENCE]) if isinstance(message, str) else ""
-            return FitCondition(each.get("status") == "True", _word(each.get("reason")), text)
-    return None
+    found = _ours(status)
+    if not found:
+        return None
+    message = found.get("message")
+    text = plain(message[:SENTENCE]) if isinstance(message, str) else ""
+    return FitCondition(found.get("status") == "True", _word(found.get("reason")), text)
 
 
-def _told(status: Raw) -> float:
-    found = (each for each in mappings_in(status.get("conditions"), MOST) if each.get("type") == GATE)
-    return next((seconds_of(each.get("lastTransitionTime")) or 0.0 for each in found), 0.0)
+def told_at(status: Raw) -> float:
+    """Read when our condition of a pod's status changed last, in seconds since the epoch; 0 where it has none."""
+    return seconds_of(_ours(status).get("lastTransitionTime")) or 0.0
+
+
+def _ours(status: Raw) -> Raw:
+    return next((each for each in mappings_in(status.get("conditions"), MOST) if each.get("type") == GATE), {})
 
 
 def _ports(spec: Raw) -> Iterator[HostPort]:
