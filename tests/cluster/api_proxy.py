@@ -19,6 +19,7 @@ from aiohttp import web
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.objects import Object
+from tests.matrix.http_server import HttpServer
 from tests.matrix.loop import Loop
 from tests.patience import until
 
@@ -70,7 +71,7 @@ class ApiProxy:
         self._trust.check_hostname = False
         self._loop = Loop.shared()
         self._holds: list[Hold] = []
-        self._runner: web.AppRunner
+        self._http = HttpServer(self._serve, 1 << 24)
         self._client: aiohttp.ClientSession
         self.asked: list[Asked] = []
         self.server, self.away = "", False
@@ -97,7 +98,7 @@ class ApiProxy:
     def cut(self) -> Iterator[None]:
         """Let the server be away: all connections end, and none is answered."""
         self.away = True
-        self._loop.run(self._cut())
+        self._loop.run(self._http.cut())
         try:
             yield
         finally:
@@ -114,23 +115,11 @@ class ApiProxy:
             timeout=aiohttp.ClientTimeout(total=None), connector=aiohttp.TCPConnector(ssl=self._trust, limit=0),
             auto_decompress=False,
         )  # fmt: skip
-        application = web.Application(client_max_size=1 << 24)
-        application.router.add_route("*", "/{path:.*}", self._serve)
-        self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return await self._http.open()
 
     async def _close(self) -> None:
-        await self._cut()
-        await self._runner.cleanup()
+        await self._http.end()
         await self._client.close()
-
-    async def _cut(self) -> None:
-        server = self._runner.server
-        for each in list(server.connections) if server is not None else ():
-            if each.transport is not None:
-                each.transport.abort()
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         data = await request.read()

@@ -180,10 +180,9 @@ class LiveGate:
 
     def clear(self) -> None:
         """Remove pods and nodes of a test."""
-        for path in ("/apis/apps/v1", "/apis/batch/v1"):
-            for kind in ("deployments",) if "apps" in path else ("jobs",):
-                self.cluster.call("DELETE", f"{path}/namespaces/{SPACE}/{kind}?propagationPolicy=Background")
-        self.cluster.call("DELETE", f"/apis/apps/v1/namespaces/{SPACE}/replicasets?propagationPolicy=Background")
+        for group, kind in (("apps", "deployments"), ("batch", "jobs"), ("apps", "replicasets")):
+            path = f"/apis/{group}/v1/namespaces/{SPACE}/{kind}"
+            self.cluster.call("DELETE", f"{path}?propagationPolicy=Background")
         until(self._emptied, "the pods to go")
         for name in [*self.nodes.nodes]:
             self.nodes.remove(name)

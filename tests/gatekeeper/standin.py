@@ -22,6 +22,7 @@ from aiohttp import web
 
 from agent.kube.access import ApiAccess
 from tests.matrix.api_objects import merged
+from tests.matrix.http_server import HttpServer
 from tests.matrix.loop import Loop
 
 Object = dict[str, Any]
@@ -63,8 +64,8 @@ class StandIn:
         self._news: list[asyncio.Event] = []
         self._expired = 0
         self._loop = Loop.shared()
-        self._runner: web.AppRunner
-        server: str = self._loop.run(self._open())
+        self._http = HttpServer(self._serve)
+        server: str = self._loop.run(self._http.open())
         for name in ("token", "ca.crt"):
             (folder / name).write_text("x")
         self.access = ApiAccess(server, folder / "ca.crt", folder / "token", check_name=False)
@@ -138,11 +139,11 @@ class StandIn:
 
     def cut(self) -> None:
         """Cut every connection."""
-        self._loop.run(self._cut())
+        self._loop.run(self._http.cut())
 
     def close(self) -> None:
         """End the server."""
-        self._loop.run(self._end())
+        self._loop.run(self._http.end())
 
     # ---- storing and announcing
 
@@ -164,24 +165,6 @@ class StandIn:
             each.set()
 
     # ---- the server
-
-    async def _open(self) -> str:
-        application = web.Application()
-        application.router.add_route("*", "/{path:.*}", self._serve)
-        self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
-
-    async def _end(self) -> None:
-        await self._cut()
-        await self._runner.cleanup()
-
-    async def _cut(self) -> None:
-        server = self._runner.server
-        for each in list(server.connections) if server is not None else ():
-            if each.transport is not None:
-                each.transport.abort()
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         resource, key, part = split(request.path)

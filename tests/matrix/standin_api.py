@@ -40,6 +40,7 @@ from tests.matrix.api_objects import (
     resource_of,
     selected,
 )
+from tests.matrix.http_server import HttpServer
 from tests.matrix.loop import Loop
 
 SLOW = 12.0
@@ -114,8 +115,8 @@ class Api:
         self._deferred: list[Callable[[], object]] = []
         self._errors = itertools.cycle(ERRORS)
         self._loop = Loop.shared()
-        self._runner: web.AppRunner
-        self.server: str = self._loop.run(self._open())
+        self._http = HttpServer(self._serve, 1 << 24)
+        self.server: str = self._loop.run(self._http.open())
         """Base URL."""
 
     # ---- the cluster's part
@@ -198,14 +199,8 @@ class Api:
         before, self._fault = self._fault, _Fault(name)
         before.over.set()
         if name == "away":
-            self._cut()
+            await self._http.cut()
         self._wake()
-
-    def _cut(self) -> None:
-        server = self._runner.server
-        for each in list(server.connections) if server is not None else ():
-            if each.transport is not None:
-                each.transport.abort()
 
     # ---- storing and announcing
 
@@ -243,19 +238,9 @@ class Api:
 
     # ---- the server
 
-    async def _open(self) -> str:
-        application = web.Application(client_max_size=1 << 24)
-        application.router.add_route("*", "/{path:.*}", self._serve)
-        self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        port = self._runner.addresses[0][1]
-        return f"http://127.0.0.1:{port}"
-
     async def _end(self) -> None:
         await self._begin("")
-        self._cut()
-        await self._runner.cleanup()
+        await self._http.end()
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         fault = self._fault
