@@ -194,7 +194,7 @@ def test_a_kubelet_has_the_modules_of_its_release(tmp_path: Path, monkeypatch: p
         (part / name).write_text(MOVED)
     monkeypatch.setattr(tools, "module", lambda *_: tmp_path)
     programs.need("go")
-    files = kubelets.module_of("v1.34.4")
+    files = kubelets.module_of("v1.38.4")
     made = files.pop("go.mod")
     assert files == {
         "apiextensions-api/go.mod": "module k8s.io/apiextensions-api\n\ngo 1.24.0\n",
@@ -207,8 +207,8 @@ def test_a_kubelet_has_the_modules_of_its_release(tmp_path: Path, monkeypatch: p
         "iptables-wrappers/pkg/iptables/iptables.go": unserved.NO_IPTABLES,
     }
     for line in (
-        "go 1.24.0", "\tk8s.io/kubernetes v1.34.4", "\tgithub.com/spf13/cobra v1.9.1", "\tk8s.io/api v0.34.4",
-        "\tk8s.io/api => k8s.io/api v0.34.4", "\tsigs.k8s.io/structured-merge-diff/v7 v7.0.1",
+        "go 1.24.0", "\tk8s.io/kubernetes v1.38.4", "\tgithub.com/spf13/cobra v1.9.1", "\tk8s.io/api v0.38.4",
+        "\tk8s.io/api => k8s.io/api v0.38.4", "\tsigs.k8s.io/structured-merge-diff/v7 v7.0.1",
         "\tsigs.k8s.io/structured-merge-diff/v7 => sigs.k8s.io/structured-merge-diff/v7 v7.0.0",
         "\tk8s.io/apiextensions-api => ./apiextensions-api",
         "\tsigs.k8s.io/iptables-wrappers => ./iptables-wrappers",

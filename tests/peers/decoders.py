@@ -56,7 +56,7 @@ def decoder(minor: int) -> Path:
 
 def place(minor: int) -> Path:
     """Where the program of a minor is kept once it is built."""
-    digest = hashlib.sha256(json.dumps(CUT).encode())
+    digest = hashlib.sha256(json.dumps(CUT).encode() + kubelets.instead(minor))
     for path in sorted(SOURCE.glob("*.go")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return CACHE / f"kubeletconfig-{kubelets.RELEASES[minor]}-{digest.hexdigest()[:16]}"

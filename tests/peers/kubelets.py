@@ -30,6 +30,8 @@ PLANE = "NUMALIGN_PLANE"
 MODULE = "k8s.io/kubernetes"
 SERVED = {"sigs.k8s.io/structured-merge-diff/v7": {"v7.0.1": "v7.0.0"}}
 """Modules that the proxy does not serve in the version that a release asks for, and the one in its place."""
+UNSERVED = 38
+"""The first minor with modules of SERVED or of `tests.peers.unserved`: no older one is built with them."""
 STAGED = "./staging/"
 KUBELET, ALL = HERE / "kubelet" / "main.go", HERE / "kube" / "main.go"
 
@@ -68,7 +70,13 @@ def _source(minor: int) -> Path:
 def place(minor: int) -> Path:
     """Where the program of a minor that is not the lab's own is kept once it is built."""
     source = _source(minor)
-    return CACHE / f"{source.parent.name}-{RELEASES[minor]}-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
+    digest = hashlib.sha256(source.read_bytes() + instead(minor))
+    return CACHE / f"{source.parent.name}-{RELEASES[minor]}-{digest.hexdigest()[:16]}"
+
+
+def instead(minor: int) -> bytes:
+    """What a build of a minor depends on for modules that are not served; nothing where all of them are."""
+    return Path(unserved.__file__).read_bytes() + json.dumps(SERVED).encode() if minor >= UNSERVED else b""
 
 
 def module_of(version: str) -> dict[str, str]:
@@ -78,9 +86,10 @@ def module_of(version: str) -> dict[str, str]:
     beside = f"v0{version.removeprefix('v1')}"  # v1.34.4 of Kubernetes is v0.34.4 of the modules beside it
     asked = {each["Path"]: beside if each["Path"] in replaced else each["Version"] for each in found["Require"]}
     wanted = "".join(f"\t{path} {at}\n" for path, at in {MODULE: version, **asked}.items())
-    instead = {path: SERVED[path][at] for path, at in asked.items() if at in SERVED.get(path, {})}
-    others = {path: f"{path} {at}" for path, at in {**dict.fromkeys(replaced, beside), **instead}.items()}
-    made = [path for path in asked if path in unserved.MODULES]
+    lacking = asked if int(version.split(".")[1]) >= UNSERVED else {}
+    swapped = {path: SERVED[path][at] for path, at in lacking.items() if at in SERVED.get(path, {})}
+    others = {path: f"{path} {at}" for path, at in {**dict.fromkeys(replaced, beside), **swapped}.items()}
+    made = [path for path in lacking if path in unserved.MODULES]
     others |= {path: unserved.folder(path) for path in made}
     staged = "".join(f"\t{path} => {at}\n" for path, at in others.items())
     head = f"module numalign.io/tests/peers/release\n\ngo {found['Go']}\n"
