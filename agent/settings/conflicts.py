@@ -132,13 +132,13 @@ def _memory(settings: Settings) -> None:
             seen.add((reservation.numa_node, resource))
     static = settings.memory_manager_policy is MemoryPolicy.STATIC and settings.reserved_memory
     kubelet = settings.compatibility.mode is Compatibility.KUBELET
-    for number, reservation in enumerate(settings.reserved_memory if static and kubelet else ()):
+    for number, reservation in enumerate(settings.reserved_memory if static else ()):
         for resource, milli in reservation.limits.items():
-            if nano_of(milli) % 10**9:
-                raise SettingsError(
-                    f"reservedMemory[{number}].limits.{resource}",
-                    "is no whole number of bytes (the kubelet refuses it too); write one",
-                )
+            key = f"reservedMemory[{number}].limits.{resource}"
+            if milli < 0:
+                raise SettingsError(key, "is negative; write a positive amount, or remove the line")
+            if kubelet and nano_of(milli) % 10**9:
+                raise SettingsError(key, "is no whole number of bytes (the kubelet refuses it too); write one")
     if static and told_memory(settings) and not eviction_needs_machine(settings):
         none = Machine((), ())
         check_sums(

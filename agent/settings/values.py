@@ -85,7 +85,7 @@ def _cpu_list(value: object) -> CpuSet:
         raise _unfit(f'{error}; write it like "0-1,8"') from None
 
 
-def _amounts(value: object, what: str, names: tuple[str, ...] | None) -> dict[str, int]:
+def _amounts(value: object, what: str, names: tuple[str, ...] | None, *, negative: bool = False) -> dict[str, int]:
     if not isinstance(value, Mapping):
         raise _unfit(f"must be a mapping of {what} to quantities, such as {{memory: 1Gi}}")
     found: dict[str, int] = {}
@@ -98,7 +98,7 @@ def _amounts(value: object, what: str, names: tuple[str, ...] | None) -> dict[st
             found[str(name)] = Amount.parse(given)
         except MalformedError as error:
             raise _unfit(f"{name}: {error}") from None
-        if found[str(name)] < 0:
+        if found[str(name)] < 0 and not negative:
             raise _unfit(f"{name}: {_shown(given)} is negative; write zero or more")
     return found
 
@@ -108,7 +108,8 @@ def _reservation(value: object) -> dict[str, int]:
 
 
 def _limits(value: object) -> dict[str, int]:
-    found = _amounts(value, "memory and hugepages-<size>", None)
+    """Amounts below zero pass: policy Static alone refuses them (`agent.settings.conflicts`)."""
+    found = _amounts(value, "memory and hugepages-<size>", None, negative=True)
     for name, milli in found.items():
         if name != "memory" and not _PAGES.fullmatch(name):
             raise _unfit(f"{_shown(name)} cannot be reserved per node; possible are memory and hugepages-<size>")

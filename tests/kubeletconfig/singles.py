@@ -25,8 +25,8 @@ def singles() -> Iterator[File]:
         yield from (_file(**{name: text}) for text in texts)
     for (name, form), texts in _WITHIN.items():
         for text in (*texts, *values.NOTHING):
-            more = _MEMORY if name == "reservedMemory" else {}
-            yield _file(**more, **{name: form.format(text)})
+            for more in ({}, _MEMORY) if name == "reservedMemory" else ({},):
+                yield _file(**more, **{name: form.format(text)})
 
 
 _WITHIN = {

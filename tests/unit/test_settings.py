@@ -162,6 +162,10 @@ BAD: list[tuple[Any, str, str]] = [
         {"reservedMemory": [{"numaNode": 0, "limits": {"memory": 1}}, {"numaNode": 0, "limits": {"memory": 2}}]},
         "reservedMemory[1].limits.memory", "twice",
     ),
+    (
+        {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 1, "limits": {"memory": "-1Mi"}}]},
+        "reservedMemory[0].limits.memory", "is negative",
+    ),
     ({"evictionHard": {"memory.free": "1Gi"}}, "evictionHard", "no eviction signal"),
     ({"evictionHard": {"memory.available": "101%"}}, "evictionHard", "no percentage"),
     ({"evictionHard": {"memory.available": 5}}, "evictionHard", "in quotes"),

@@ -267,6 +267,15 @@ def test_yaml_is_read_as_the_kubelet_reads_it(text: str, same: str) -> None:
     assert of(text) == of(same)
 
 
+def test_an_amount_that_no_policy_reads_may_be_negative() -> None:
+    """Kubelets start with it under policy None, which keeps nothing back, and so does numalign."""
+    text = f"{KUBELET}cpuManagerPolicy: none\n{NODE.format(1, '-1Mi')}\n"
+    found = json.loads(check("-", "--output", "json", given=text).output)
+    assert found["settings"]["memoryManagerPolicy"] == "None"
+    assert found["settings"]["reservedMemory"] == [{"numaNode": 1, "limits": {"memory": "-1048576"}}]
+    assert rules_of(of(NODE.format(1, "-1Mi")), MACHINE).memory.reserved == {}
+
+
 def test_sixties_are_no_numbers() -> None:
     """1:30 would be 90 CPUs in YAML 1.1; Go has no such number."""
     with pytest.raises(SettingsError, match='"1:30" is not a quantity'):
