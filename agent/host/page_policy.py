@@ -38,7 +38,7 @@ class PolicyReader:
         self._hanging: dict[int, threading.Thread] = {}
 
     def read(self, pid: int) -> str:
-        """Read a process's policy, like "interleave:0-1". Raises OSError."""
+        """Read a process's policy, like "interleave:0-1". Raises OSError: ENOENT where it is gone."""
         self._hanging = {number: each for number, each in self._hanging.items() if each.is_alive()}
         if pid in self._hanging or len(self._hanging) >= _MOST_HANGING:
             raise OSError(errno.ETIMEDOUT, "an earlier read has not returned")
@@ -69,6 +69,8 @@ class PolicyReader:
             while part and b"\n" not in data and len(data) < _LONGEST:
                 part = os.read(handle, _PIECE)
                 data += part
+        except ProcessLookupError as error:  # it ended after its file was opened
+            raise OSError(errno.ENOENT, "it is gone") from error
         finally:
             os.close(handle)
         line = _POLICY.match(data.decode("ascii", "replace"))

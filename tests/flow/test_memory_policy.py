@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from agent.app.service.memory_policies import MemoryPolicies
 from agent.cli import group
-from agent.core.cgroups.page_policies import NEEDED
-from agent.errors import SettingsError
+from agent.core.cgroups.page_policies import MOVED, NEEDED
+from agent.errors import SettingsError, SysfsMalformedError
 from agent.host.device_nodes import Usable
 from agent.host.nri import nri_pb2, translate
 from agent.host.nri.decisions import EngineDecisions
@@ -23,6 +23,7 @@ from agent.host.nri.driver import NriDriver
 from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
 from agent.kube import pod_report
 from agent.node.explaining import explained
+from agent.node.tracked_pod import Switches
 from agent.settings import parse
 from agent.settings.conflicts import check_kernel
 from tests.flow.serving import MACHINE as MACHINE_OF_FILES
@@ -41,9 +42,9 @@ WIDE = container(cpu="2", memory="5Gi")
 RUNTIME = "containerd 2.4.2"
 
 
-def node(folder: Path, **settings: Any) -> World:  # noqa: ANN401 - a document's values
+def node(folder: Path, machine: str = MACHINE, **settings: Any) -> World:  # noqa: ANN401 - a document's values
     """A listed node on which memory is bound."""
-    world = World(folder, machine=MACHINE, settings={**SETTINGS, **settings})
+    world = World(folder, machine=machine, settings={**SETTINGS, **settings})
     world.engine.pods_listed({"db"})
     return world
 
@@ -92,10 +93,11 @@ def test_the_runtime_is_asked_for_the_policy_over_the_nodes_of_the_memory(
         (ON, WIDE, "default"),
         (ON, WIDE, "local"),
         (ON, WIDE, "interleave,bind"),
+        (ON, WIDE, f"bind{' ' * 200}"),
         (ON, container(cpu="2", memory="1Gi"), "interleave"),
         ({**ON, "memoryManagerPolicy": "None", "reservedMemory": []}, WIDE, "interleave"),
     ],
-    ids=["switched off", "no such word", "another policy", "a list", "one node", "memory is not bound"],
+    ids=["switched off", "no such word", "another policy", "a list", "too long", "one node", "memory is not bound"],
 )
 def test_the_answer_is_the_same_as_without_the_annotation(
     tmp_path: Path, settings: dict[str, Any], body: dict[str, Any], wish: str
@@ -148,13 +150,13 @@ def test_explain_says_what_the_runtime_is_asked(tmp_path: Path) -> None:
 
 
 @contextmanager
-def kernel(world: World, monkeypatch: pytest.MonkeyPatch, shown: str | OSError) -> Iterator[list[str]]:
+def kernel(world: World, monkeypatch: pytest.MonkeyPatch, shown: str | Exception) -> Iterator[list[str]]:
     """The containers' processes have this policy, and started a while ago; yields the paths that are read."""
     read = list[str]()
 
     def policy(path: str) -> str:
         read.append(path)
-        if isinstance(shown, OSError):
+        if isinstance(shown, Exception):
             raise shown
         return shown
 
@@ -180,7 +182,7 @@ def error(code: int) -> OSError:
         ),
         (
             "interleave:0", RUNTIME,
-            'the memory policy interleave:0-1 of container app is not in force: the kernel shows "interleave:0", and',
+            f'the memory policy interleave:0-1 of container app is not in force: the kernel shows "interleave:0"; {MOVED}',
         ),
         (
             "default", "",
@@ -213,12 +215,79 @@ def test_it_is_told_as_in_force_only_after_the_kernel_showed_it(
         for _ in range(3):
             seen.look(world.engine, runtime)
     assert set(read) == {world.path("db", "app")}, "no other process is read"
-    assert len(read) == (1 if shown == "interleave:0-1" else 3), "one that was shown is not read again"
+    assert len(read) == 3, "once at each look"
     assert world.ears.words[before:] == ["db"]
     ledger, said = world.engine.ledger, ("", seen.note("db"))
     bare, full = (pod_report.admitted("db", ledger, world.machine, note=each) for each in said)
     assert (full.status, full.reason, full.pinned) == (bare.status, bare.reason, bare.pinned)
     assert told in full.message.removeprefix(bare.message)
+
+
+@pytest.mark.parametrize(
+    "fault", [error(errno.ETIMEDOUT), error(errno.ENOENT), SysfsMalformedError("cgroup.procs", "cannot be read"), None],
+    ids=["hangs", "vanished", "no list", "looks young"],
+)  # fmt: skip
+def test_what_the_kernel_showed_counts_until_it_shows_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception | None
+) -> None:
+    """A change of memory nodes maps the policy, and their return does not map it back; a failed read says nothing."""
+    world = node(tmp_path, **ON)
+    world.run(manifest("db", WIDE, memory_policy="interleave"))
+    seen, told = MemoryPolicies(world.cgroups), list[str]()
+    for shown in ("interleave:0-1", fault or "default", "interleave:0", "interleave:0-1"):
+        with kernel(world, monkeypatch, shown), monkeypatch.context() as patch:
+            if shown == "default":
+                patch.setattr(world.cgroups, "since", lambda _path: float(2**40))
+            seen.look(world.engine, RUNTIME)
+        told.append(seen.note("db"))
+    force = "container app has the memory policy interleave:0-1"
+    moved = "the memory policy interleave:0-1 of container app is not in force"
+    assert told == [force, force, f'{moved}: the kernel shows "interleave:0"; {MOVED}', force]
+
+
+def test_a_container_whose_processes_are_not_listed_costs_no_other_its_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container may make its cgroup one of threads alone, whose processes the kernel does not list."""
+    world = node(tmp_path, machine="4 sockets x 1 node x 4 cores x 1 thread, 4G per node", **ON)
+    for number, uid in enumerate(("bad", "db")):
+        world.run(manifest(uid, WIDE, memory_policy="bind", created=number))
+    seen, bad = MemoryPolicies(world.cgroups), world.path("bad", "app")
+    with kernel(world, monkeypatch, "bind:2-3"), monkeypatch.context() as patch:
+        good = world.cgroups.policy
+
+        def policy(path: str) -> str:
+            if path == bad:
+                raise SysfsMalformedError(f"{path}/cgroup.procs", "cannot be read: Operation not supported")
+            return good(path)
+
+        patch.setattr(world.cgroups, "policy", policy)
+        seen.look(world.engine, RUNTIME)
+    assert seen.note("db") == "container app has the memory policy bind:2-3"
+    assert seen.note("bad").endswith("not in force as far as can be seen: its cgroup does not list its processes")
+
+
+def test_an_agent_that_only_observes_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asked the runtime for no policy, so that none is missing."""
+    world = node(tmp_path, **ON)
+    world.run(manifest("db", WIDE, memory_policy="bind"))
+    seen = MemoryPolicies(world.cgroups)
+    with kernel(world, monkeypatch, "default") as read:
+        world.engine.changed(world.node(), Switches(observe_only=True))
+        seen.look(world.engine, RUNTIME)
+    assert (seen.note("db"), read) == ("", [])
+
+
+def test_preferred_without_memory_near_its_cpus_is_over_all_nodes_of_the_memory(tmp_path: Path) -> None:
+    """Under the policy none CPUs and memory can lie apart; a policy over no node would fail the container."""
+    world = node(
+        tmp_path, machine="4 sockets x 1 node x 2 cores x 1 thread, 4G per node", topologyManagerPolicy="none", **ON
+    )
+    world.run(manifest("big", container(cpu="5", memory="64Mi"), created=1))
+    world.see(manifest("db", WIDE, memory_policy="preferred", created=2))
+    linux = answer(world).linux
+    assert (linux.resources.cpu.cpus, linux.resources.cpu.mems) == ("6-7", "1-2")
+    assert (linux.memory_policy.mode, linux.memory_policy.nodes) == (nri_pb2.MPOL_PREFERRED_MANY, "1-2")
 
 
 def test_a_container_that_just_started_is_read_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

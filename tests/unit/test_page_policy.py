@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from agent.host import page_policy
+from agent.host.cgroups import pages
+from agent.host.cgroups.mounts import Mounts
 from agent.host.page_policy import PolicyReader
 
 SHOWN = [
@@ -95,6 +97,38 @@ def test_a_process_that_is_gone_or_is_no_folder_is_an_error(reader: PolicyReader
     (tmp_path / "9" / "numa_maps").symlink_to(tmp_path / "8" / "numa_maps")
     with pytest.raises(OSError, match="symbolic links"):
         reader.read(9)
+
+
+def test_a_process_that_ends_while_it_is_read_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel then says ESRCH, which a process of another pid namespace is told by, too."""
+    with subprocess.Popen(["sleep", "600"]) as child:
+        reader, real = PolicyReader(), os.open
+
+        def opened(path: str, flags: int) -> int:
+            handle = real(path, flags)
+            child.kill()
+            child.wait()
+            return handle
+
+        monkeypatch.setattr(os, "open", opened)
+        with pytest.raises(FileNotFoundError, match="gone"):
+            reader.read(child.pid)
+
+
+@pytest.mark.parametrize(
+    ("own", "below", "found"),
+    [("31\n7\n", "5\n", 31), ("", "5\n", 5), ("0\n0\n", "5\n", 0), ("", "", None), ("31\n", None, 31)],
+    ids=["its own", "below", "of another pid namespace", "none", "one below cannot be read"],
+)
+def test_the_first_process_of_a_container_is_read(tmp_path: Path, own: str, below: str | None, found: int) -> None:
+    """No cgroup below is looked into where the container's own has one: a container makes as many as it wants."""
+    (tmp_path / "c" / "below").mkdir(parents=True)
+    (tmp_path / "c" / "cgroup.procs").write_text(own, encoding="ascii")
+    if below is None:
+        (tmp_path / "c" / "below" / "cgroup.procs").mkdir()
+    else:
+        (tmp_path / "c" / "below" / "cgroup.procs").write_text(below, encoding="ascii")
+    assert pages.process(Mounts(2, str(tmp_path), str(tmp_path), str(tmp_path)), "/c") == found
 
 
 def test_a_process_that_holds_its_readers_holds_no_other(

@@ -1,7 +1,8 @@
 """Looks whether containers have the memory policy that they ask for (numalign.io/memory-policy), for the condition.
 
 Called by the loop on the clock. Nothing is repaired: no program can change the policy of another one that runs. A
-policy counts as in force after the kernel showed it; that container is not read again.
+policy counts as in force after the kernel showed it, until the kernel shows another one: it maps the policies of a
+cgroup's processes when the memory nodes change, and does not map them back.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import time
 
 from agent.app.service.container_notes import ContainerNotes
 from agent.core.cgroups.page_policies import Seen, note, page_policies
-from agent.core.request.memory_policy import PagePolicy, wish_of
+from agent.core.request.memory_policy import wish_of
 from agent.engine.engine import Engine
+from agent.errors import SysfsMalformedError
 from agent.host.cgroups import Cgroups
 from agent.model.cgroup import Cgroup
 
@@ -39,7 +41,8 @@ class MemoryPolicies(ContainerNotes):
         Raises HostError.
         """
         node, ledger = engine.snapshot.node, engine.ledger
-        asking = [uid for uid, record in ledger.pods.items() if wish_of(record.pod, node.rules)]
+        acting = ledger.pods if engine.acting else {}
+        asking = [uid for uid, record in acting.items() if wish_of(record.pod, node.rules)]
         if not self._cgroups.real or not (asking or self._notes):
             return
         policies = {uid: page_policies(ledger, uid, node.rules, node.machine) for uid in asking}
@@ -47,24 +50,28 @@ class MemoryPolicies(ContainerNotes):
         self._in_force = {}
         for cgroup, uid, name in self._containers(engine) if any(policies.values()) else ():
             if name in policies.get(uid, {}):
-                found = self._seen(cgroup, policies[uid][name], kept.get(cgroup.container_id))
+                found = self._seen(cgroup, str(policies[uid][name]), kept.get(cgroup.container_id))
                 if found is not None:
                     seen.setdefault(uid, {})[name] = found
+                    if found.shown == str(policies[uid][name]):
+                        self._in_force[cgroup.container_id] = found
         self._tell(engine, {uid: note(each, seen.get(uid, {}), runtime) for uid, each in policies.items()})
 
-    def _seen(self, cgroup: Cgroup, policy: PagePolicy, before: Seen | None) -> Seen | None:
-        """Read what the kernel shows of a container; None where that cannot be said yet, or not any more."""
-        if before is None or before.shown != str(policy):
-            since = self._cgroups.since(cgroup.path)
-            if since is None or time.time() - since < YOUNG:
-                return None
-            try:
-                before = Seen(self._cgroups.policy(cgroup.path))
-            except OSError as error:
-                return None if error.errno == errno.ENOENT else Seen(why=_why(error))
-        if before.shown == str(policy):
-            self._in_force[cgroup.container_id] = before
-        return before
+    def _seen(self, cgroup: Cgroup, policy: str, before: Seen | None) -> Seen | None:
+        """Read what the kernel shows of a container; what it showed before where that cannot be read now.
+
+        None where nothing can be said yet, or not any more.
+        """
+        before = before if before is not None and before.shown == policy else None
+        since = self._cgroups.since(cgroup.path)
+        if since is None or time.time() - since < YOUNG:
+            return before
+        try:
+            return Seen(self._cgroups.policy(cgroup.path))
+        except SysfsMalformedError:
+            return before or Seen(why="its cgroup does not list its processes")
+        except OSError as error:
+            return before or (None if error.errno == errno.ENOENT else Seen(why=_why(error)))
 
 
 def _why(error: OSError) -> str:

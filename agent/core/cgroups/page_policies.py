@@ -17,7 +17,8 @@ from agent.model.machine import Machine
 from agent.model.rules import Rules
 
 _ONE = f"{MEMORY_POLICY} is not followed: the memory of none of its containers is bound to several NUMA nodes"
-NEEDED = "NRI 0.12 and runc 1.4 are needed (runc --version on the node tells it)"
+NEEDED = "a container gets it when it is created alone, by NRI 0.12 and runc 1.4 (runc --version on the node tells it)"
+MOVED = "the memory nodes changed after the container's start, and the kernel mapped the policy, or the program set it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,9 @@ def page_policies(ledger: Ledger, uid: str, rules: Rules, machine: Machine) -> d
         mems = sets.mems or NodeSet()
         if wish and len(mems) > 1:
             first = wish is MemoryPolicyWish.PREFERRED and sets.exclusive
-            found[container.name] = PagePolicy(wish, machine.nodes_of(sets.own) & mems if first else mems)
-    return {name: each for name, each in found.items() if each.nodes}
+            near = machine.nodes_of(sets.own) & mems if first else mems
+            found[container.name] = PagePolicy(wish, near or mems)
+    return found
 
 
 def asked(ledger: Ledger, uid: str, rules: Rules, machine: Machine) -> tuple[str, ...]:
@@ -81,6 +83,8 @@ def _told(name: str, policy: PagePolicy, seen: Seen, runtime: str) -> str:
     begin = f"the memory policy {policy} of container {name} is not in force"
     if seen.why:
         return f"{begin} as far as can be seen: {seen.why}"
+    if seen.shown.partition(":")[0] == str(policy).partition(":")[0]:
+        return f'{begin}: the kernel shows "{seen.shown}"; {MOVED}'
     whose = f"the runtime is {runtime}" if runtime else "no runtime asks numalign by NRI"
     return f'{begin}: the kernel shows "{seen.shown}", and {whose}; {NEEDED}'
 

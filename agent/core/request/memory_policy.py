@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agent.model.idset import NodeSet
-from agent.model.notes import PREFIX
+from agent.model.notes import PREFIX, longest
 from agent.model.pod import Pod
 from agent.model.rules import Rules
 
@@ -47,7 +47,8 @@ class PagePolicy:
 
 def wish_in(pod: Pod) -> MemoryPolicyWish | None:
     """Read what a pod asks for, whatever the node's settings are; None where it says nothing that can be read."""
-    word = pod.annotations.get(MEMORY_POLICY, "").strip()
+    value = pod.annotations.get(MEMORY_POLICY, "")
+    word = value.strip() if len(value) <= longest(MEMORY_POLICY) else ""
     return MemoryPolicyWish(word) if word in set(MemoryPolicyWish) else None
 
 

@@ -134,9 +134,11 @@ class Cgroups:
     def policy(self, path: str) -> str:
         """The memory policy of a process of a container, as numa_maps shows it. Raises OSError, SysfsMalformedError.
 
-        The error is ESRCH where no process is seen: those of another pid namespace have no number.
+        The error is ESRCH where its processes are of another pid namespace, and ENOENT where there is none.
         """
         pid = _pages.process(self.mounts, path)
+        if pid is None:
+            raise OSError(errno.ENOENT, "no process is there")
         if not pid:
             raise OSError(errno.ESRCH, "no process is seen")
         return self._policies.read(pid)

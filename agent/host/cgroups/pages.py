@@ -91,15 +91,18 @@ def affinities(mounts: Mounts, path: str) -> dict[int, CpuSet]:
     """
     file = "tasks" if mounts.version == 1 else "cgroup.threads"
     found = {}
-    for thread in sorted(set(_ids(mounts, path, file))):
+    for thread in sorted({*_ids(mounts, path, file)} - {0}):
         with contextlib.suppress(ProcessLookupError, PermissionError):  # the thread ended, or is not ours to ask
             found[thread] = CpuSet.from_ids(os.sched_getaffinity(thread))
     return found
 
 
-def process(mounts: Mounts, path: str) -> int:
-    """The lowest id of a process of the cgroup and of those below; 0 where none is seen."""
-    return min(_ids(mounts, path, "cgroup.procs"), default=0)
+def process(mounts: Mounts, path: str) -> int | None:
+    """The first process of the cgroup, or of those below; 0 for one of another pid namespace, None for none.
+
+    Raises SysfsMalformedError: a cgroup that only threads may be in (cgroup.type) does not list its processes.
+    """
+    return next(_ids(mounts, path, "cgroup.procs"), None)
 
 
 def _ids(mounts: Mounts, path: str, file: str) -> Iterator[int]:
@@ -111,6 +114,6 @@ def _ids(mounts: Mounts, path: str, file: str) -> Iterator[int]:
         folder = todo.popleft()
         words = (reading.text(folder, file) or "").split()[:left]
         left -= len(words)
-        yield from (int(word) for word in words if word.isascii() and word.isdigit() and word != "0")
+        yield from (int(word) for word in words if word.isascii() and word.isdigit())
         if len(folder) < _LONGEST:
             todo += [f"{folder}/{name}" for name in reading.folders(folder, _FOLDERS) or ()]
