@@ -111,6 +111,16 @@ def test_the_answer_is_the_same_as_without_the_annotation(
     assert found.SerializeToString(deterministic=True) == answer(bare).SerializeToString(deterministic=True)
 
 
+def test_a_pod_keeps_the_policy_that_it_asked_for_when_it_was_placed(tmp_path: Path) -> None:
+    """A container that starts again has the same; without the annotation, and with another one."""
+    world = node(tmp_path, **ON)
+    world.run(manifest("db", WIDE, memory_policy="bind"))
+    before = answer(world).linux.memory_policy
+    for now in ({}, {"memory_policy": "interleave"}):
+        world.see(manifest("db", WIDE, **now))
+        assert answer(world).linux.memory_policy == before
+
+
 def test_an_update_of_a_running_container_names_no_policy(tmp_path: Path) -> None:
     """The runtime could not set it: an update has sets and the quota alone."""
     world = node(tmp_path, **ON)
@@ -338,7 +348,10 @@ def test_a_release_says_what_stays(tmp_path: Path, wish: str, count: int) -> Non
     assert ran.exit_code == 0, ran.output
     done = CliRunner().invoke(group, ["release", *options])
     assert done.exit_code == 0, done.output
-    said = "1 pod asks for a memory policy (numalign.io/memory-policy): a container that got it keeps it until it is "
+    said = (
+        "1 pod asks for a memory policy (numalign.io/memory-policy): a container that got it keeps it until it is started "
+        "again, and the kernel may map it to other nodes"
+    )
     assert done.output.count(said) == count
     assert done.output.count("memory policy") == count
 

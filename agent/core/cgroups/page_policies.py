@@ -95,4 +95,5 @@ def kept(ledger: Ledger) -> str:
     if not pods:
         return ""
     asks = "1 pod asks" if pods == 1 else f"{pods} pods ask"
-    return f"{asks} for a memory policy ({MEMORY_POLICY}): a container that got it keeps it until it is started again"
+    keeps = "a container that got it keeps it until it is started again, and the kernel may map it to other nodes"
+    return f"{asks} for a memory policy ({MEMORY_POLICY}): {keeps}"
