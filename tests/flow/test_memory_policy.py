@@ -192,7 +192,7 @@ def error(code: int) -> OSError:
         ),
         (
             "interleave:0", RUNTIME,
-            f'the memory policy interleave:0-1 of container app is not in force: the kernel shows "interleave:0"; {MOVED}',
+            f'policy interleave:0-1 of container app is not in force: the kernel shows "interleave:0"; {MOVED}',
         ),
         (
             "default", "",
@@ -234,7 +234,7 @@ def test_it_is_told_as_in_force_only_after_the_kernel_showed_it(
 
 
 @pytest.mark.parametrize(
-    "fault", [error(errno.ETIMEDOUT), error(errno.ENOENT), SysfsMalformedError("cgroup.procs", "cannot be read"), None],
+    "fault", [error(errno.ETIMEDOUT), error(errno.ENOENT), SysfsMalformedError("cgroup.procs", "is not read"), None],
     ids=["hangs", "vanished", "no list", "looks young"],
 )  # fmt: skip
 def test_what_the_kernel_showed_counts_until_it_shows_another(
@@ -349,8 +349,8 @@ def test_a_release_says_what_stays(tmp_path: Path, wish: str, count: int) -> Non
     done = CliRunner().invoke(group, ["release", *options])
     assert done.exit_code == 0, done.output
     said = (
-        "1 pod asks for a memory policy (numalign.io/memory-policy): a container that got it keeps it until it is started "
-        "again, and the kernel may map it to other nodes"
+        "1 pod asks for a memory policy (numalign.io/memory-policy): a container that got it keeps it until it is "
+        "started again, and the kernel may map it to other nodes"
     )
     assert done.output.count(said) == count
     assert done.output.count("memory policy") == count

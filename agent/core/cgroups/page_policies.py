@@ -17,8 +17,8 @@ from agent.model.machine import Machine
 from agent.model.rules import Rules
 
 _ONE = f"{MEMORY_POLICY} is not followed: the memory of none of its containers is bound to several NUMA nodes"
-NEEDED = "a container gets it when it is created alone, by NRI 0.12 and runc 1.4 (runc --version on the node tells it)"
-MOVED = "the memory nodes changed after the container's start, and the kernel mapped the policy, or the program set it"
+NEEDED = "a container gets it only when it is created, by NRI 0.12 and runc 1.4 (runc --version on the node tells it)"
+MOVED = "the memory nodes changed after the start, and the kernel mapped the policy, or the program set it"
 
 
 @dataclass(frozen=True, slots=True)
