@@ -27,14 +27,14 @@ from agent.forecast.scheduling import NONE, Needs, Strategy, needs_of, score
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
-from agent.model.rules import Ceilings
+from agent.model.rules import Ceilings, OnMisalignment
 from agent.node.deciding import checked_settings, decide_pod
 from agent.node.tracked_pod import SWITCHES, Exempt, Switches, TrackedPod
 from agent.node.wait_queue import queue_of
 
 LATE = 1e10
 """Creation of a pod that is asked about: later than that of every pod of the node."""
-MOST_KEPT = 64
+MOST_KEPT = 256
 """Kinds of pods whose answers the books of a node keep."""
 
 
@@ -63,7 +63,8 @@ class PodKind:
         placing: what its specification says of nodes.
         ports: of the host that it takes.
         volumes: node rules of each of its volumes.
-        settings: its annotations as managers read them, by the managers' identity.
+        settings: its annotations as managers read them, by the managers' identity; and the same of a pod that does
+            not wait.
     """
 
     pod: Pod
@@ -71,14 +72,17 @@ class PodKind:
     placing: Placing
     ports: tuple[HostPort, ...] = ()
     volumes: tuple[tuple[Term, ...], ...] = ()
-    settings: dict[int, tuple[Node, PodSettings]] = field(default_factory=dict, repr=False)
+    settings: dict[int, tuple[Node, PodSettings, PodSettings]] = field(default_factory=dict, repr=False)
 
-    def settings_on(self, node: Node) -> PodSettings:
-        """Return its annotations as managers read them."""
+    def settings_on(self, node: Node, *, waits: bool = True) -> PodSettings:
+        """Return its annotations as managers read them; without `waits` those of a pod that does not wait."""
         found = self.settings.get(id(node))
         if found is None:
-            found = self.settings[id(node)] = node, checked_settings(node, self.pod)
-        return found[1]
+            read = checked_settings(node, self.pod)
+            wish = read.on_misalignment or node.rules.on_misalignment
+            firm = replace(read, on_misalignment=OnMisalignment.FAIL) if wish is OnMisalignment.WAIT else read
+            found = self.settings[id(node)] = node, read, firm
+        return found[1 if waits else 2]
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,9 +123,10 @@ class Books:
         return found
 
     def asked(self, kind: PodKind) -> Reply:
-        """Answer, and keep nothing."""
+        """Answer, and keep nothing. Where no pod waits, the wish to wait changes no answer and costs a decision."""
+        settings = kind.settings_on(self.node, waits=bool(self.line))
         try:
-            ledger, known = self.decide(kind.pod, kind.settings_on(self.node))
+            ledger, known = self.decide(kind.pod, settings)
         except Exception:  # noqa: BLE001 - whatever a summary holds costs its node only
             return Reply.BROKEN
         if known.exempt:
