@@ -7,7 +7,8 @@ from agent.forecast.gate.state import Count
 from agent.forecast.gate.values import Autoscaler, Gang, PublishedSummary
 from agent.forecast.placing import Placing
 from agent.forecast.scheduling import Strategy
-from tests.gate.world import BEGAN, Cluster, facts, gated, release_of, released, told
+from tests.gate.world import BEGAN, SETTINGS, Cluster, facts, gated, release_of, released, told
+from tests.world.nodes import managers_of
 
 UNSEEN = Placing(unseen=("topology spreading",))
 
@@ -204,3 +205,53 @@ def test_pods_that_were_never_in_flight_are_not_taken_for_later_ones() -> None:
     cluster.step(PodGone("t"))
     cluster.step(PodGone("s"))
     assert {*cluster.state.flights} == {"s"}
+
+
+def test_a_pod_that_takes_the_cpus_of_a_pod_like_it_is_found_in_the_summary() -> None:
+    """Between two summaries the one ended and the other came: what the node holds is the same, its pods are not."""
+    cluster = Cluster("a").hold("a", 2, 1, 1)
+    node, pod = cluster.runs["a"], gated("p", 2)
+    first = min(node.pods, key=lambda uid: node.pods[uid].pod.created)
+    cluster.step(pod)
+    cluster.step(PodGone("p"))
+    held = node.ledger.cpus.assigned[first]
+    node.end([first], 100.0)
+    node.see(pod.pod, 101.0)
+    assert node.ledger.cpus.assigned["p"] == held
+    cluster.step(cluster.published("a"))
+    assert cluster.state.flights == {}
+    assert cluster.state.counts[Count.LANDED] == 1
+
+
+def test_a_pod_that_was_looked_up_counts_until_a_summary_that_can_have_it() -> None:
+    """A summary that the agent made before the pod was bound, and that comes late, does not show it."""
+    cluster = Cluster("a")
+    cluster.step(gated("p", 4))
+    cluster.step(PodGone("p"))
+    cluster.step(after=5.0)
+    cluster.step(LookedUp("p", "a"))
+    cluster.hold("a", 1, changed=cluster.now - 7.0)
+    assert cluster.where(gated("q", 4)) == {}
+    assert [*released(cluster.step(cluster.published("a", changed=cluster.now)))] == ["q"]
+
+
+def test_a_pod_goes_where_it_fits_beside_pods_under_way_that_the_node_may_have_let_in_before() -> None:
+    """One came and ended between two summaries. By the second one it would take the room of a pod that came after it.
+
+    The node has let that pod in, and refuses a third one there; a smaller one fits either way.
+    """
+    cluster = Cluster("a", managers=managers_of("1 socket x 4 nodes x 8 cores", SETTINGS)).hold("a", 3, 5, 5)
+    short, large = gated("short", 4), gated("large", 8)
+    late, small = gated("late", 4), gated("small", 2, created=BEGAN - 1.0)
+    node = cluster.runs["a"]
+    for pod in (short, large):
+        assert cluster.where(pod) == {pod.pod.uid: "a"}
+        cluster.step(PodGone(pod.pod.uid))
+    node.see(short.pod, 100.0)
+    node.end(["short"], 101.0)
+    cluster.hold("a", 1)
+    assert cluster.where(late) == {}
+    assert cluster.where(small) == {"small": "a"}
+    for number, pod in enumerate((large, small, late)):
+        node.see(pod.pod, 102.0 + number)
+    assert [node.waits(each) for each in ("large", "small", "late")] == [False, False, True]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from agent.core.admission.node import Node
 from agent.forecast.dry_run import DryRun
 from agent.forecast.gate.events import (
     Answer,
@@ -31,6 +32,7 @@ from agent.forecast.gate.step import step
 from agent.forecast.gate.values import HOSTNAME, GateOptions, PublishedSummary, SchedulerNode, UnboundPod
 from agent.forecast.node_summary import Decoder
 from agent.forecast.placing import BindingFacts, Taint
+from tests.world.fleets import BEGAN as PUBLISHED
 from tests.world.fleets import asking, summary_of
 from tests.world.nodes import managers_of
 
@@ -62,29 +64,31 @@ class Cluster:
 
     Args:
         names: of the nodes.
+        managers: of each node.
         options: the settings.
     """
 
-    def __init__(self, *names: str, **options: Any) -> None:  # noqa: ANN401 - GateOptions
+    def __init__(self, *names: str, managers: Node = MANAGERS, **options: Any) -> None:  # noqa: ANN401 - GateOptions
         self.now, self.decoder, self.serial = BEGAN, Decoder(), 0
-        self.runs = {name: DryRun(MANAGERS) for name in names}
+        self.runs = {name: DryRun(managers) for name in names}
         self.state = GateState(GateOptions(**options))
+        room = {**ROOM, "cpu": 1000 * len(managers.machine.online - managers.reserved)}
         for name in names:
-            self.step(NodeSeen(facts(name)), self.published(name))
+            self.step(NodeSeen(facts(name, room=room)), self.published(name))
 
-    def hold(self, name: str, *cpus: int, priority: int = 0) -> Cluster:
+    def hold(self, name: str, *cpus: int, priority: int = 0, changed: float = PUBLISHED) -> Cluster:
         """Pods of so many CPUs are bound to a node, and its agent has published that."""
         for each in cpus:
             self.serial += 1
             self.runs[name].see(asking(f"h{self.serial}", each, memory="1Mi", created=float(self.serial),
                                        priority=priority), float(self.serial))  # fmt: skip
-        self.step(self.published(name))
+        self.step(self.published(name, changed=changed))
         return self
 
-    def published(self, name: str, alive: float | None = None) -> SummarySeen:
-        """What the agent of a node publishes now."""
+    def published(self, name: str, alive: float | None = None, changed: float = PUBLISHED) -> SummarySeen:
+        """What the agent of a node publishes now; it says when the node changed: long after all else."""
         self.serial += 1
-        text = summary_of(self.runs[name])
+        text = summary_of(self.runs[name], changed)
         found = PublishedSummary(f"{self.serial}", self.decoder.decode(text), self.now if alive is None else alive)
         return SummarySeen(name, found)
 

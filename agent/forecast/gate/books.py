@@ -7,6 +7,7 @@ not changed is asked once.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from agent.forecast.nameless import numbered, plain
 from agent.forecast.node_summary import Managers, NodeSummary
 from agent.forecast.placing import Placing, Term
 from agent.forecast.scheduling import NONE, Needs, Strategy, needs_of, score
+from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
@@ -95,6 +97,7 @@ class Books:
         line: the pods that wait for room on the node.
         switches: the engine's own settings.
         exempt: which pods are left alone.
+        left: pods in flight that did not fit in.
     """
 
     node: Node
@@ -102,6 +105,7 @@ class Books:
     line: tuple[Waiting, ...] = ()
     switches: Switches = SWITCHES
     exempt: Exempt = lambda _pod: ""
+    left: tuple[Pod, ...] = ()
     replies: dict[PodKind, Reply] = field(default_factory=dict, repr=False)
     evicting: dict[PodKind, Reply | None] = field(default_factory=dict, repr=False)
 
@@ -141,13 +145,14 @@ class Books:
         return self.decide(kind.pod, kind.settings_on(self.node))[1].refusal
 
     def laid(self, pod: Pod) -> Books:
-        """Return the books after a pod; a pod that would be refused changes nothing."""
+        """Return the books after a pod; one that would be refused is left out."""
         try:
             ledger, known = self.decide(pod)
         except Exception:  # noqa: BLE001 - as above
             return self
-        return Books(self.node, self.ledger if known.refusal else _started(self.node, ledger, pod), self.line,
-                     self.switches, self.exempt)  # fmt: skip
+        if known.refusal is not None:
+            return replace(self, left=(*self.left, pod), evicting={})
+        return Books(self.node, _started(self.node, ledger, pod), self.line, self.switches, self.exempt, self.left)
 
     def without(self, uids: Iterable[str]) -> Books:
         """Return the books after pods have ended."""
@@ -304,6 +309,17 @@ class NodeSite:
             found = found.laid(each.pod)
         return found
 
+    @cached_property
+    def other_order(self) -> NodeSite:
+        """Return the site with the pods in flight that do not fit in before those that do; itself where all fit in.
+
+        The node may have let them in: a pod that came before them may have ended in between, and no summary tells.
+        """
+        left = {each.uid for each in self.books.left} if self.books else set[str]()
+        if not left:
+            return self
+        return replace(self, flights=tuple(sorted(self.flights, key=lambda each: each.pod.uid not in left)))
+
     def reply(self, kind: PodKind) -> Reply:
         """Answer to a kind of pod."""
         books = self.books_for(kind)
@@ -343,7 +359,7 @@ class NodeSite:
         if older is None or not self.flights:
             return Counter()
         found = Counter(self.unclaimed)
-        for signature, number in (signatures(newer) - signatures(older)).items():
+        for signature, number in ((signatures(newer) - signatures(older)) + relieved(older, newer)).items():
             found[signature[:3]] += number
         return found
 
@@ -381,13 +397,50 @@ def shape_of(pod: Pod) -> Signature:
     return pod.qos, tuple((each.kind, tuple(sorted(each.requests.items()))) for each in pod.containers)
 
 
+def _signature(record: PodRecord, held: Mapping[str, CpuSet]) -> Signature:
+    return True, *shape_of(record.pod), tuple(map(str, held.values()))
+
+
 def signatures(summary: NodeSummary) -> Counter[Signature]:
     """Count the pods of a summary by what they request and what they hold: a pod that stays keeps both."""
     held, found = summary.ledger.cpus.assigned, Counter[Signature]()
     for uid, record in summary.ledger.pods.items():
-        found[True, *shape_of(record.pod), tuple(map(str, held.get(uid, {}).values()))] += 1
+        found[_signature(record, held.get(uid, {}))] += 1
     for each in summary.waiting:
         found[False, *shape_of(each.pod), each.pod.created] += 1
+    return found
+
+
+def relieved(older: NodeSummary, newer: NodeSummary) -> Counter[Signature]:
+    """Count the pods that hold what a pod like them held in an older summary, and are not that pod.
+
+    Pods stand in order of creation. Those that stay keep their order among themselves: a pod that can be among the
+    most that have kept it counts as one that stayed.
+    """
+    before = {signature: place for place, signature in enumerate(_holding(older))}
+    both = [signature for signature in _holding(newer) if signature in before]
+    places = [before[signature] for signature in both]
+    upto, onwards = _lengths(places), _lengths([-place for place in reversed(places)])[::-1]
+    most = max(upto, default=0)
+    return Counter(
+        signature for signature, left, right in zip(both, upto, onwards, strict=True) if left + right - 1 < most
+    )
+
+
+def _holding(summary: NodeSummary) -> list[Signature]:
+    """Return the signatures of pods with CPUs of their own, in order of creation: each is there once."""
+    held, records = summary.ledger.cpus.assigned, summary.ledger.pods
+    order = sorted((uid for uid in records if held.get(uid)), key=lambda uid: (records[uid].pod.created, uid))
+    return [_signature(records[uid], held[uid]) for uid in order]
+
+
+def _lengths(places: list[int]) -> list[int]:
+    """Return for each place how many make the longest rising row that ends with it."""
+    ends, found = list[int](), list[int]()
+    for place in places:
+        number = bisect_left(ends, place)
+        ends[number : number + 1] = [place]
+        found.append(number + 1)
     return found
 
 

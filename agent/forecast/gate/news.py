@@ -196,7 +196,7 @@ def _summary_seen(state: GateState, event: SummarySeen, now: float) -> GateState
         inside = claimed(unclaimed, each.pod) if flight.bound else None
         if inside is not None and not flight.found:
             state = _shown(state, flight, event.node, now, inside=inside)
-        if inside is not None or flight.found:
+        if inside is not None or (flight.found and not _is_older(new, flight)):
             gone.append(each.pod.uid)
         else:
             left[shape_of(each.pod)] += 1
@@ -205,6 +205,12 @@ def _summary_seen(state: GateState, event: SummarySeen, now: float) -> GateState
     state = replace(state, flights=_less(state.flights, *gone))
     stale = _is_stale(new, now, state)
     return _with(state, replace(site.landed(gone), published=new, stale=stale, unclaimed=unclaimed))
+
+
+def _is_older(published: PublishedSummary | None, flight: Flight) -> bool:
+    """Tell whether a summary was made before a pod was bound, and came late."""
+    summary = published.summary if published else None
+    return summary is not None and summary.changed < flight.bound - ROUNDED
 
 
 def _shown(state: GateState, flight: Flight, node: str, now: float, *, inside: bool) -> GateState:

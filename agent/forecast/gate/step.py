@@ -196,14 +196,17 @@ class _Work:
     def _settled(self, waiter: Waiter, place: RankedNode) -> bool:
         """Tell whether the pods under way to a node may arrive there in any order, before and after this one.
 
-        Pods of one kind may. Of others it matters: the second may then lack the room that the first takes.
+        Pods of one kind may. Of others it matters: the second may then lack the room that the first takes. Where one
+        of them does not fit in by the summary, the node must take this one also if that one has its room already.
         """
-        flights = (self.state.flights[each.pod.uid] for each in self.state.sites[place.name].flights)
-        gang = waiter.pod.gang
-        return place.name not in self.awaited and not any(
+        site, gang = self.state.sites[place.name], waiter.pod.gang
+        flights = (self.state.flights[each.pod.uid] for each in site.flights)
+        if place.name in self.awaited or any(
             not each.bound and each.kind is not waiter.kind and (gang is None or each.pod.gang != gang)
             for each in flights
-        )
+        ):
+            return False
+        return site.other_order is site or site.other_order.reply(waiter.kind).takes
 
     def _choice(self, waiter: Waiter) -> Choice | None:
         chooser = NodeChooser(self.state.options, self.state.sites, self.now, self.budget)
