@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from agent.forecast.dry_run import DryRun
 from agent.forecast.gate.events import LookedUp, NodeSeen, PodGone, Release, SummarySeen, Tell
 from agent.forecast.gate.state import Count
 from agent.forecast.gate.values import Autoscaler, Gang, PublishedSummary
 from agent.forecast.placing import Placing
 from agent.forecast.scheduling import Strategy
-from tests.gate.world import BEGAN, SETTINGS, Cluster, facts, gated, release_of, released, told
+from tests.gate.world import BEGAN, ROOM, SETTINGS, Cluster, facts, gated, release_of, released, told
 from tests.world.nodes import managers_of
 
 UNSEEN = Placing(unseen=("topology spreading",))
@@ -88,7 +89,7 @@ def test_karpenter_gets_no_not_in_and_only_pods_that_no_node_takes_by_sums() -> 
     """A pod that a node refuses stays gated; one that lacks sums everywhere is released after some time."""
     cluster = Cluster("a", "b", autoscaler=Autoscaler.KARPENTER).hold("a", 2, 2).hold("b", 2)
     assert release_of(cluster.step(gated("p", 3)), "p").not_in == ()
-    cluster.step(gated("big", 7), gated("torn", 4))
+    cluster.step(gated("big", 8), gated("torn", 4))
     effects = cluster.step(after=31.0)
     assert release_of(effects, "big") == Release("big", "shop/big", "1")
 
@@ -102,6 +103,19 @@ def test_the_cluster_autoscaler_sees_a_pod_that_fits_nowhere_with_its_not_in() -
         cluster = Cluster("a", autoscaler=scaler).hold("a", 2, 2)
         cluster.step(gated("p", 3))
         assert [each for each in cluster.step(after=31.0) if isinstance(each, Release)] == found
+
+
+def test_the_autoscaler_sees_no_pod_that_the_nodes_refuse_also_when_they_are_empty() -> None:
+    """A new node of their kind would refuse it, too, and its Job would ask for another. Larger ones change that."""
+    cluster = Cluster("a", "b", autoscaler=Autoscaler.CLUSTER_AUTOSCALER).hold("b", 4)
+    cluster.step(gated("torn", 5), gated("large", 8))
+    assert released(cluster.step(after=31.0)) == {"large": ""}
+    cluster.runs["b"] = DryRun(managers_of("1 socket x 2 nodes x 8 cores", SETTINGS))
+    cluster.step(NodeSeen(facts("b", room={**ROOM, "cpu": 15_000})))
+    assert {*cluster.state.waiting} == {"torn"}
+    cluster.hold("b", 4, 4)
+    assert cluster.state.waiting == {}
+    assert cluster.state.counts[Count.FOR_AUTOSCALER] == 2
 
 
 def test_devices_that_are_chosen_later_are_let_through_and_counted() -> None:

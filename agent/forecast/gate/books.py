@@ -161,6 +161,10 @@ class Books:
             ledger = self.node.release(ledger, uid)
         return Books(self.node, ledger, self.line, self.switches, self.exempt)
 
+    def emptied(self) -> Books:
+        """Return the books of the same node without pods."""
+        return Books(self.node, self.node.start(), (), self.switches, self.exempt)
+
     def delays(self, kind: PodKind, head: Pod, since: float, now: float) -> bool:
         """Tell whether a pod that fits would delay an earlier one that waits for this node (safety rule S11).
 
@@ -284,6 +288,11 @@ class NodeSite:
             if amount + beside > self.free.get(name, 0):
                 return name
         return ""
+
+    def is_large_enough(self, needs: Needs) -> bool:
+        """Tell whether an empty node has room by sums."""
+        room = self.node.allocatable if self.node else {}
+        return all(amount <= room.get(name, 0) for name, amount in needs.amounts)
 
     def takes_ports(self, ports: tuple[HostPort, ...]) -> bool:
         """Tell whether ports of the host are free, as far as pods are seen."""

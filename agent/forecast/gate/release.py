@@ -122,7 +122,25 @@ class NodeChooser:
             return None if evicting else Choice(Count.FOR_PREEMPTION, "", names)
         waited = self.now - since >= self.options.autoscaler_after
         scales = self.options.autoscaler is not Autoscaler.NONE
-        return Choice(Count.FOR_AUTOSCALER, "", names) if scales and waited else None
+        return Choice(Count.FOR_AUTOSCALER, "", names) if scales and waited and self._may_grow(view) else None
+
+    def _may_grow(self, view: View) -> bool:
+        """Tell whether a new node may take the pod: one of those that are large enough would if it were empty.
+
+        Else each new node of their kind would refuse it, too, and its owner's next pod would ask for another. Where
+        none is large enough, the autoscaler sees by sums that it needs another kind.
+        """
+        known, large = dict[int, bool](), False
+        for place in (*view.refusers, *view.short):
+            site = self.sites[place.name]
+            if site.books is None or not site.is_large_enough(view.kind.needs):
+                continue
+            large, managers = True, id(site.books.node)
+            if managers not in known:
+                known[managers] = site.books.emptied().asked(view.kind).takes
+            if known[managers]:
+                return True
+        return not large
 
 
 def hostname(site: NodeSite) -> str:
