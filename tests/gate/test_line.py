@@ -6,7 +6,7 @@ import pytest
 
 from agent.forecast.gate import views
 from agent.forecast.gate.state import Count
-from agent.forecast.gate.values import Gang, UnboundPod
+from agent.forecast.gate.values import Autoscaler, Gang, UnboundPod
 from tests.gate.world import Cluster, gated, released
 
 
@@ -70,6 +70,17 @@ def test_a_gang_is_released_as_a_whole_or_not_at_all() -> None:
     assert cluster.state.flights == {}
     whole = Cluster("a", "b", "c")
     assert sorted(whole.where(*pods).values()) == ["a", "b", "c"]
+
+
+def test_the_autoscaler_sees_a_gang_as_a_whole() -> None:
+    """Half a minute after its last pod came all are released: those that fit to their nodes, the rest without."""
+    cluster, gang = Cluster("a", autoscaler=Autoscaler.CLUSTER_AUTOSCALER), Gang("shop/Job/train", 3)
+    assert cluster.where(gated("p0", 4, gang=gang), gated("p1", 4, gang=gang)) == {}
+    cluster.now += 5.0
+    assert cluster.where(gated("p2", 4, gang=gang)) == {}
+    assert released(cluster.step(after=26.0)) == {}
+    assert released(cluster.step(after=5.0)) == {"p0": "a", "p1": "", "p2": ""}
+    assert cluster.state.counts[Count.FOR_AUTOSCALER] == 2
 
 
 def test_a_gang_that_is_not_all_visible_is_left_to_its_own_queue() -> None:

@@ -253,7 +253,7 @@ class _Work:
         before, effects = self.state, len(self.effects)
         for each in members:
             choice = None if _mark(each) in self.fruitless else self._choice(each)
-            if choice is None or not (choice.node or choice.purpose is Count.LEFT_TO_SCHEDULER):
+            if choice is None or choice.purpose is Count.FOR_PREEMPTION:
                 self.state = before
                 del self.effects[effects:]
                 return self._soon(each)
