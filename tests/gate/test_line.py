@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.forecast.gate import views
+from agent.forecast.gate.events import PodGone
 from agent.forecast.gate.state import Count
 from agent.forecast.gate.values import Autoscaler, Gang, UnboundPod
 from tests.gate.world import Cluster, gated, released
@@ -89,6 +90,19 @@ def test_a_gang_that_is_not_all_visible_is_left_to_its_own_queue() -> None:
     assert cluster.where(gated("p", gang=Gang("shop/Job/train", 2))) == {}
     assert released(cluster.step(after=10.0)) == {"p": "a"}
     assert cluster.state.counts[Count.LEFT_TO_QUEUE] == 1
+
+
+def test_a_gang_that_comes_again_is_decided_as_a_whole_again() -> None:
+    """One whose pods were decided one by one is forgotten with its last pod: memory is bounded, too."""
+    cluster, gang = Cluster("a"), Gang("shop/pod-group/train", 2)
+    cluster.step(gated("p", gang=gang))
+    assert released(cluster.step(after=10.0)) == {"p": "a"}
+    cluster.step(PodGone("p"))
+    assert cluster.where(gated("late", 1, gang=gang)) == {"late": "a"}
+    cluster.step(PodGone("late"))
+    cluster.hold("a", 2, 1)
+    assert (cluster.state.flights, cluster.state.apart) == ({}, frozenset())
+    assert cluster.where(gated("q", 3, gang=gang), gated("r", 3, gang=gang)) == {}
 
 
 def test_kinds_of_pods_beyond_those_whose_views_are_kept_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:

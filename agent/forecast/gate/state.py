@@ -126,7 +126,8 @@ class GateState:
         foreign: other pods that are nominated, by uid.
         counts: how often each thing happened since the state was made.
         landings: the last landings elsewhere, oldest first.
-        apart: gangs that were not all visible in time: their pods are decided one by one.
+        apart: gangs that were not all visible in time: their pods are decided one by one, until none
+            waits or is in flight any more.
         turn: of the kinds of pods beyond those whose views are kept: where the next step goes on.
         swept: when the age of all summaries was looked at last.
         views: what nodes answered; a memo of pure functions.

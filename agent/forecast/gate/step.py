@@ -145,6 +145,9 @@ class _Work:
         order = line.in_order(self.state.waiting)
         gangs, done, stuck = line.gangs(order), set[str](), list[Waiter]()
         later, built = self._later(order), 0
+        if self.state.apart:
+            flying = {each.pod.gang.key for each in self.state.flights.values() if each.pod.gang}
+            self.state = replace(self.state, apart=self.state.apart & (gangs.keys() | flying))
         self.kept = {each.promised: each for each in reversed(order) if each.promised}
         for waiter in order:
             uid, gang = waiter.pod.pod.uid, waiter.pod.gang
