@@ -36,7 +36,7 @@ SETTINGS = {
     "memoryManagerPolicy": "Static", "kubeReserved": {"cpu": "1", "memory": "1Gi"},
     "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1124Mi"}}],
 }  # fmt: skip
-ON = {"nri": {"memoryPolicy": True}}
+ON: dict[str, Any] = {"nri": {"memoryPolicy": True}}
 WIDE = container(cpu="2", memory="5Gi")
 """A container with CPUs on node 0 and memory on both nodes."""
 RUNTIME = "containerd 2.4.2"
@@ -116,8 +116,8 @@ def test_a_pod_keeps_the_policy_that_it_asked_for_when_it_was_placed(tmp_path: P
     world = node(tmp_path, **ON)
     world.run(manifest("db", WIDE, memory_policy="bind"))
     before = answer(world).linux.memory_policy
-    for now in ({}, {"memory_policy": "interleave"}):
-        world.see(manifest("db", WIDE, **now))
+    for now in (manifest("db", WIDE), manifest("db", WIDE, memory_policy="interleave")):
+        world.see(now)
         assert answer(world).linux.memory_policy == before
 
 

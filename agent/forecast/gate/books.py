@@ -84,7 +84,7 @@ class PodKind:
             wish = read.on_misalignment or node.rules.on_misalignment
             firm = replace(read, on_misalignment=OnMisalignment.FAIL) if wish is OnMisalignment.WAIT else read
             found = self.settings[id(node)] = node, read, firm
-        return found[1 if waits else 2]
+        return found[1] if waits else found[2]
 
 
 @dataclass(frozen=True, eq=False)
