@@ -44,7 +44,8 @@ from tests.flow.world import World, container, manifest
 
 MACHINE = "4 sockets x 2 nodes x 16 cores x 2 threads"
 PODS, READERS, DECISIONS, FACTOR = 60, 30, 60, 1.5
-ROUNDS, TOLD = 7, 1.05
+ROUNDS, EACH, TOLD = 7, 30, 1.05
+"""Of told: rounds of each kind, decisions of a round, and the most that it may cost."""
 SCRAPES = 15.0
 """Seconds between two of Prometheus."""
 READER = """
@@ -100,10 +101,10 @@ class Took(NamedTuple):
     cpu: float
 
 
-def decisions(world: World, tag: str) -> list[Took]:
+def decisions(world: World, tag: str, count: int = DECISIONS) -> list[Took]:
     """Each decision on a pod that comes, and goes."""
     found = []
-    for number in range(DECISIONS):
+    for number in range(count):
         name = f"{tag}-{number}"
         pod, began, before = (
             pod_from(manifest(name, container(cpu="3"), created=9)),
@@ -128,7 +129,7 @@ def busy(folder: Path, *reporters: Reporter) -> World:
     world.engine.pods_listed({f"p-{number}" for number in range(PODS)})
     for number in range(PODS):
         world.run(manifest(f"p-{number}", container(cpu="2"), created=1))
-    decisions(world, "warm")
+    decisions(world, "warm", EACH)
     return world
 
 
@@ -194,9 +195,9 @@ def told(folder: Path, rounds: int) -> bool:
     click.echo(f"{'ms':12}{'none of it':>14}{'CPU':>8}{'all of it':>14}{'CPU':>8}")
     without, beside = list[Took](), list[Took]()
     for number in range(rounds):
-        one = decisions(bare, f"round-{number}")
+        one = decisions(bare, f"round-{number}", EACH)
         with telling(telling_world, metrics, recent):
-            other = decisions(telling_world, f"round-{number}")
+            other = decisions(telling_world, f"round-{number}", EACH)
         without += one
         beside += other
         click.echo(_row(f"round {number + 1}", one, other))
