@@ -157,8 +157,11 @@ class Books:
     def without(self, uids: Iterable[str]) -> Books:
         """Return the books after pods have ended."""
         ledger = self.ledger
-        for uid in uids:
-            ledger = self.node.release(ledger, uid)
+        try:
+            for uid in uids:
+                ledger = self.node.release(ledger, uid)
+        except Exception:  # noqa: BLE001 - as above
+            return self
         return Books(self.node, ledger, self.line, self.switches, self.exempt)
 
     def emptied(self) -> Books:
@@ -174,10 +177,13 @@ class Books:
             since: when it began to.
             now: the time.
         """
-        ledger, _ = self.decide(kind.pod, kind.settings_on(self.node))
-        ahead = [Waiting(replace(head, created=LATE), checked_settings(self.node, head), since)]
         young = now - self.switches.hold_back_others
-        return bool(held_back_by(self.node, self.ledger, ledger, kind.pod, ahead, young))
+        try:
+            ledger, _ = self.decide(kind.pod, kind.settings_on(self.node))
+            ahead = [Waiting(replace(head, created=LATE), checked_settings(self.node, head), since)]
+            return bool(held_back_by(self.node, self.ledger, ledger, kind.pod, ahead, young))
+        except Exception:  # noqa: BLE001 - as above
+            return True
 
 
 def _started(node: Node, ledger: Ledger, pod: Pod) -> Ledger:

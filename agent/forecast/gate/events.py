@@ -52,12 +52,14 @@ class LookedUp:
         node: where it is bound; "" for a pod without a node.
         gone: it does not exist any more.
         refused: its node refused it, or lets it wait (its condition of the agent).
+        unanswered: the API server gave no good answer: it is to be asked again.
     """
 
     uid: str
     node: str = ""
     gone: bool = False
     refused: bool = False
+    unanswered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

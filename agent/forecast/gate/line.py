@@ -9,6 +9,7 @@ other namespaces only while its wait is young.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from agent.forecast.gate.books import NodeSite, PodKind
@@ -30,11 +31,25 @@ def rank(waiter: Waiter) -> tuple[int, float, str]:
     return -pod.priority, pod.created, pod.uid
 
 
+def in_turns(kinds: Iterable[PodKind]) -> list[PodKind]:
+    """Sort kinds of pods so that namespaces take turns: one with thousands of kinds delays no other."""
+    found, before = list[tuple[int, int, PodKind]](), Counter[str]()
+    for number, kind in enumerate(kinds):
+        space = kind.pod.namespace
+        found.append((before[space], number, kind))
+        before[space] += 1
+    return [kind for *_, kind in sorted(found, key=lambda each: each[:2])]
+
+
 def heads(stuck: Iterable[Waiter]) -> list[Waiter]:
-    """Return the first pod of each namespace among those that no node takes; they come in order."""
+    """Return the first pod of each namespace among those that no node takes; they come in order.
+
+    One that no wait lets in anywhere is none: it would hide the first one that waits for something.
+    """
     found = dict[str, Waiter]()
     for each in stuck:
-        if len(found) < HEADS and not last_gate(each.pod):
+        never = each.cause is not None and each.cause.never
+        if len(found) < HEADS and not never and not last_gate(each.pod):
             found.setdefault(each.pod.pod.namespace, each)
     return [*found.values()]
 

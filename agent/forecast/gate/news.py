@@ -32,7 +32,7 @@ from agent.forecast.gate.events import (
 )
 from agent.forecast.gate.rules import last_gate
 from agent.forecast.gate.state import Count, Flight, GateState, Landing, Waiter
-from agent.forecast.gate.values import PublishedSummary, UnboundPod
+from agent.forecast.gate.values import TAKEN_BACK, PublishedSummary, SchedulerNode, UnboundPod
 from agent.forecast.gate.wait import until
 from agent.forecast.scheduling import needs_of
 
@@ -62,7 +62,7 @@ def _pod_seen(state: GateState, event: PodSeen, now: float) -> GateState:
         return _forgotten(state, uid)
     if not pod.gated:
         state = replace(state, waiting=_less(state.waiting, uid))
-        if pod.condition is not None and pod.nominated and pod.condition.node == pod.nominated:
+        if pod.nominated and not pod.nominated_by_another:
             return _adopted(state, pod, now)
         before = state.foreign[uid].nominated if uid in state.foreign else ""
         foreign = {**state.foreign, uid: pod} if pod.nominated else _less(state.foreign, uid)
@@ -136,6 +136,8 @@ def _found(state: GateState, event: LookedUp, now: float) -> GateState:
     flight = state.flights.get(event.uid)
     if flight is None:
         return state
+    if event.unanswered:
+        return replace(state, flights={**state.flights, event.uid: replace(flight, asked=False, bound=now)})
     if event.gone or not event.node:
         state = moved(state, event.uid, flight.node, None if event.gone else replace(flight, asked=False, bound=0.0))
         return state.counted(Count.VANISHED) if event.gone else state
@@ -171,6 +173,7 @@ def _cause(state: GateState, flight: Flight) -> Count:
 def _node_seen(state: GateState, event: NodeSeen, _now: float) -> GateState:
     name = event.node.name
     site = state.sites.get(name)
+    state = _hosted(state, site, event.node)
     if site is None:
         state = _with(state, NodeSite(name, state.managers, event.node))
         return refreshed(state, name)
@@ -178,7 +181,19 @@ def _node_seen(state: GateState, event: NodeSeen, _now: float) -> GateState:
 
 
 def _node_gone(state: GateState, event: NodeGone, _now: float) -> GateState:
+    state = _hosted(state, state.sites.get(event.name), None)
     return replace(state, sites=_less(state.sites, event.name))
+
+
+def _hosted(state: GateState, site: NodeSite | None, after: SchedulerNode | None) -> GateState:
+    """Count the Nodes of each hostname."""
+    old, new = (each.hostname if each else "" for each in (site.node if site else None, after))
+    if old == new:
+        return state
+    hosts = dict(state.hosts)
+    for name, more in ((old, -1), (new, 1)):
+        hosts[name] = hosts.get(name, 0) + more
+    return replace(state, hosts={name: number for name, number in hosts.items() if name and number})
 
 
 def _summary_seen(state: GateState, event: SummarySeen, now: float) -> GateState:
@@ -203,6 +218,8 @@ def _summary_seen(state: GateState, event: SummarySeen, now: float) -> GateState
     for signature, number in unclaimed.items():  # what is more is of pods that were never in flight
         unclaimed[signature] = min(number, left[signature[1:]])
     state = replace(state, flights=_less(state.flights, *gone))
+    if new is None and site.node is None:  # neither Node nor summary is left
+        return replace(state, sites=_less(state.sites, event.node))
     stale = _is_stale(new, now, state)
     return _with(state, replace(site.landed(gone), published=new, stale=stale, unclaimed=unclaimed))
 
@@ -250,13 +267,16 @@ def _released(state: GateState, event: PatchAnswered, now: float) -> GateState:
     effect, flight = event.effect, state.flights.get(event.effect.uid)
     if flight is None or event.answer is Answer.DONE:
         return state
+    if flight.bound and event.answer is not Answer.GONE:  # it has left the watch: a look-up tells what became of it
+        return state
     uid = flight.pod.pod.uid
     state = moved(state, uid, flight.node, None)
     if event.answer is Answer.GONE:
         return state.counted(Count.VANISHED)
     pod = flight.pod
     if event.nominated and isinstance(effect, Nominate) and not pod.nominated:
-        pod = replace(pod, nominated=effect.node, version=event.version or pod.version)
+        version = event.version or pod.version
+        pod = replace(pod, nominated=effect.node, condition=effect.condition, version=version)
     if not pod.gated:
         return _pod_seen(state, PodSeen(pod), now)
     newer = pod.version != effect.version
@@ -273,7 +293,8 @@ def _cleared(state: GateState, event: PatchAnswered, now: float) -> GateState:
     busy = 0.0 if done else now + RETRY
 
     def after(pod: UnboundPod) -> UnboundPod:
-        return replace(pod, nominated="", version=event.version or pod.version) if done else pod
+        version = event.version or pod.version
+        return replace(pod, nominated="", condition=TAKEN_BACK, version=version) if done else pod
 
     if uid in state.waiting:
         each = state.waiting[uid]
@@ -310,7 +331,7 @@ def refreshed(state: GateState, *names: str) -> GateState:
 
 
 def aged(state: GateState, now: float) -> GateState:
-    """Look which summaries have become too old, once a second."""
+    """Look which summaries have become too old, and which gangs are gone, once a second."""
     if now - state.swept < 1.0:
         return state
     found = dict(state.sites)
@@ -318,7 +339,8 @@ def aged(state: GateState, now: float) -> GateState:
         stale = _is_stale(site.published, now, state)
         if stale != site.stale:
             found[name] = replace(site, stale=stale)
-    return replace(state, sites=found, swept=now)
+    apart = state.apart and state.apart & {each.pod.gang.key for each in state.waiting.values() if each.pod.gang}
+    return replace(state, sites=found, swept=now, apart=apart)
 
 
 def _with(state: GateState, site: NodeSite) -> GateState:

@@ -48,6 +48,8 @@ FRESH = float("inf")
 """The sign of life of an agent that lives."""
 APART = 1e-6
 """Seconds between two pods: they stand in line as they came."""
+ALL = 1_000_000
+"""Sentences at once: no API server is asked here."""
 PATIENCE = 15.0
 """Seconds that pass when a round brings nothing: a gang whose members are not all there is given up."""
 IDLE = 3
@@ -126,8 +128,8 @@ def rehearse(
 
 
 def _is_gated(item: WorkloadItem, options: GateOptions) -> bool:
-    pod = UnboundPod(item.pod, owner=item.owner)
-    return not item.node and item.pod.annotations.get(ASKS) != "false" and not not_ours(pod, options.own)
+    pod = UnboundPod(item.pod, owner=item.owner, placing=item.placing)
+    return not item.node and item.pod.annotations.get(ASKS) != "false" and not not_ours(pod, options)
 
 
 class _Paper:
@@ -153,7 +155,7 @@ class _Paper:
         self._items: dict[str, WorkloadItem] = {}
         self._said: dict[str, str] = {}
         self._serial = 0
-        self._state = GateState(options=options)
+        self._state = GateState(options=replace(options, sentences=ALL))
 
     def place(self, item: WorkloadItem, avoid: frozenset[str], to: str = "") -> Rehearsed:
         """Let the scheduler bind a pod, and its node decide.

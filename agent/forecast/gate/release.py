@@ -16,7 +16,7 @@ from itertools import islice
 from agent.forecast.gate import rules
 from agent.forecast.gate.books import NodeSite, Reply
 from agent.forecast.gate.state import Count
-from agent.forecast.gate.values import HOSTNAME, Autoscaler, GateOptions, UnboundPod
+from agent.forecast.gate.values import Autoscaler, GateOptions, UnboundPod
 from agent.forecast.gate.views import AskBudget, RankedNode, View
 
 FEW = 1
@@ -53,12 +53,14 @@ class NodeChooser:
     Attributes:
         options: the settings.
         sites: the nodes.
+        hosts: how many Nodes have a hostname.
         now: the time.
         budget: of decisions.
     """
 
     options: GateOptions
     sites: Mapping[str, NodeSite]
+    hosts: Mapping[str, int]
     now: float
     budget: AskBudget
 
@@ -84,7 +86,7 @@ class NodeChooser:
             if not unsafe and not rules.broken(pod, view.kind, site, self.now, options.summary_age):
                 return self._to(site, Count.NOMINATED, pod, view)
             if unsafe and not rules.is_fresh(site, self.now, options.summary_age):
-                prefers = len(self.sites) <= options.prefer_nodes
+                prefers = len(self.sites) <= options.prefer_nodes and hostname(site, self.hosts)
                 return self._to(site, Count.PREFERRED if prefers else Count.NOT_IN, pod, view, unsafe)
         return None
 
@@ -97,7 +99,9 @@ class NodeChooser:
 
     def _named(self, refusing: list[str]) -> tuple[tuple[str, ...], int]:
         most = 0 if self.options.autoscaler is Autoscaler.KARPENTER else self.options.most_names
-        return tuple(hostname(self.sites[name]) for name in refusing[:most]), max(0, len(refusing) - most)
+        hosts = (hostname(self.sites[name], self.hosts) for name in refusing)
+        names = tuple(islice(filter(None, hosts), most))
+        return names, len(refusing) - len(names)
 
     def without_room(self, pod: UnboundPod, view: View, since: float, *, evicting: bool) -> Choice | None:
         """Choose for a pod that no node takes now: it is released for an eviction or an autoscaler, or waits.
@@ -143,9 +147,10 @@ class NodeChooser:
         return not large
 
 
-def hostname(site: NodeSite) -> str:
-    """Return the value of the label that NotIn names a node by."""
-    return site.node.facts.labels.get(HOSTNAME, site.name) if site.node else site.name
+def hostname(site: NodeSite, hosts: Mapping[str, int]) -> str:
+    """Return the value of the label that names a node; "" where it names another node too, or none."""
+    name = site.node.hostname if site.node else ""
+    return name if hosts.get(name) == 1 else ""
 
 
 def chosen_later(pod: UnboundPod, site: NodeSite) -> bool:

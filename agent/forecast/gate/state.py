@@ -121,6 +121,7 @@ class GateState:
     Attributes:
         options: the settings.
         sites: the nodes by name, each with its summary and the pods in flight to it.
+        hosts: hostname -> how many Nodes have it as their label.
         waiting: gated pods by uid.
         flights: released pods by uid.
         foreign: other pods that are nominated, by uid.
@@ -136,6 +137,7 @@ class GateState:
 
     options: GateOptions = field(default_factory=GateOptions)
     sites: Mapping[str, NodeSite] = field(default_factory=dict, hash=False)
+    hosts: Mapping[str, int] = field(default_factory=dict, hash=False)
     waiting: Mapping[str, Waiter] = field(default_factory=dict, hash=False)
     flights: Mapping[str, Flight] = field(default_factory=dict, hash=False)
     foreign: Mapping[str, UnboundPod] = field(default_factory=dict, hash=False)

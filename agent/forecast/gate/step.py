@@ -36,6 +36,8 @@ TELLINGS = 4
 """Kinds of pods whose sentence is made in one step."""
 BUILT = 4
 """Kinds of pods that all nodes are looked at for in one step: with 1,000 nodes each takes some 15 ms."""
+SMALL_GANG, PER_MEMBER = 20, 0.005
+"""A gang that does not fit rests for so many seconds for each of its pods beyond the first that was tried."""
 MOMENT = 1.0
 """Seconds that a pod may wait for pods under way to a node before it gets a sentence."""
 EVICTING = 30.0
@@ -105,10 +107,11 @@ class _Work:
             if waiter.busy > self.now:
                 continue
             pod = waiter.pod
-            if pod.nominated:
+            why = not_ours(pod, self.state.options) or self._over(waiter)
+            if pod.nominated and not (why and pod.nominated_by_another):
                 self.effects.append(_clear(pod, "its gate stands"))
                 self._busy(uid)
-            elif why := not_ours(pod, self.state.options.own) or self._over(waiter):
+            elif why:
                 self.effects.append(LiftUndecided(uid, pod.pod.key, pod.version, why))
                 self.state = self.state.counted(Count.OUT_OF_TIME)
                 self._busy(uid)
@@ -132,7 +135,7 @@ class _Work:
                 self.effects.append(LookUp(uid, pod.pod.key))
                 self.state = replace(self.state, flights={**self.state.flights, uid: replace(flight, asked=True)})
         elif self._due(flight.since) and not pod.gated and not flight.asked:
-            if pod.nominated and pod.nominated == flight.promised:
+            if pod.nominated and pod.nominated == flight.promised and not pod.nominated_by_another:
                 self.effects.append(_clear(pod, "it was not bound in time"))
                 self.state = replace(self.state, flights={**self.state.flights, uid: replace(flight, asked=True)})
             elif flight.node:
@@ -174,7 +177,7 @@ class _Work:
         """Return the kinds that this step leaves out: of more kinds than views are kept, the last ones take turns."""
         kinds = list(dict.fromkeys(each.kind for each in order))
         first = most_kept(len(self.state.sites)) - BUILT
-        left = kinds[first:]
+        left = line.in_turns(kinds)[first:] if len(kinds) > first else []
         if len(left) <= BUILT:
             return set()
         begin = self.state.turn % len(left)
@@ -212,7 +215,7 @@ class _Work:
         return site.other_order is site or site.other_order.reply(waiter.kind).takes
 
     def _choice(self, waiter: Waiter) -> Choice | None:
-        chooser = NodeChooser(self.state.options, self.state.sites, self.now, self.budget)
+        chooser = NodeChooser(self.state.options, self.state.sites, self.state.hosts, self.now, self.budget)
         view = self._view(waiter.kind)
         view.search(self.budget)
         view.fill(self.beside)
@@ -254,10 +257,12 @@ class _Work:
         if any(each.rests(self.now) or last_gate(each.pod) for each in members):
             return True
         before, effects = self.state, len(self.effects)
-        for each in members:
+        for number, each in enumerate(members):
             choice = None if _mark(each) in self.fruitless else self._choice(each)
             if choice is None or choice.purpose is Count.FOR_PREEMPTION:
-                self.state = before
+                rest = min(PATCHING, PER_MEMBER * max(0, number - SMALL_GANG))
+                rests = replace(members[0], refused=self.now + rest)
+                self.state = replace(before, waiting={**before.waiting, rests.pod.pod.uid: rests}) if rest else before
                 del self.effects[effects:]
                 return self._soon(each)
             self._release(each, choice)
@@ -266,7 +271,7 @@ class _Work:
     def _release(self, waiter: Waiter, choice: Choice) -> None:
         pod, uid = waiter.pod, waiter.pod.pod.uid
         site = self.state.sites.get(choice.node)
-        prefer = hostname(site) if site and choice.purpose is Count.PREFERRED else ""
+        prefer = hostname(site, self.state.hosts) if site and choice.purpose is Count.PREFERRED else ""
         nominated = choice.purpose is Count.NOMINATED
         release = Release(uid, pod.pod.key, "" if nominated else pod.version, choice.not_in, prefer)
         self.effects.append(
@@ -293,13 +298,19 @@ class _Work:
 
     def _tell(self, stuck: list[Waiter]) -> None:
         """Give pods that wait their sentence, and heads the node that is kept for them."""
+        most = self.state.options.sentences
+        stuck = [each for waiter in stuck if (each := self.state.waiting.get(waiter.pod.pod.uid))]
         heads = {each.pod.pod.uid for each in line.heads(stuck)}
         made = dict[tuple[PodKind, int], telling.Told]()
         changed = dict[str, Waiter]()
+        under_way = sum(each.busy > self.now for each in self.state.waiting.values())
+        again = max(telling.AGAIN, len(self.state.waiting) / (telling.RATE * most))
         for waiter in stuck:
             uid = waiter.pod.pod.uid
             head = uid in heads
-            due = not waiter.told or self.now - waiter.told >= telling.AGAIN
+            due = not waiter.told or self.now - waiter.told >= again
+            if under_way >= most and not head:
+                due = False
             if not head and not due:
                 if waiter.promised:
                     changed[uid] = replace(waiter, promised="")
@@ -318,6 +329,7 @@ class _Work:
                 told=self.now,
             )  # fmt: skip
             changed[uid] = self._said(told, found)
+            under_way += changed[uid].busy > self.now
         if changed:
             self.state = replace(self.state, waiting={**self.state.waiting, **changed})
 

@@ -28,6 +28,8 @@ DEPARTURES = 64
 """Pods of a node whose end is tried."""
 AGAIN = 30.0
 """Seconds after which a sentence is made again."""
+RATE = 0.4
+"""Sentences that are made again in a second, as a share of those that may be under way at once."""
 WAITING, CHOSEN = "Waiting", "Chosen"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agent.forecast.node_summary import NodeSummary
-from agent.forecast.placing import ANYWHERE, BindingFacts, Placing, Term
+from agent.forecast.placing import ANYWHERE, OWN_KIND, BindingFacts, Placing, Term
 from agent.forecast.scheduling import Strategy
 from agent.model.pod import Pod
 
@@ -44,9 +44,11 @@ class GateOptions:
         prefer_nodes: a pod that may not be nominated prefers its node in clusters of at most so many nodes.
         asks: decisions of nodes in one step at most to find places; the rest is asked in the next step.
         beside: decisions beside these, for the names of NotIn and for pods that may come.
+        sentences: patches of pods that wait, beyond which no further pod gets its sentence until one is answered.
         gang_wait: seconds that the visible members of a gang wait for the missing ones.
         autoscaler_after: seconds that a pod that fits nowhere waits before the autoscaler may see it.
         own: namespace of the gatekeeper, whose pods are never gated.
+        schedulers: whose pods may be gated.
     """
 
     most_names: int = 32
@@ -59,9 +61,11 @@ class GateOptions:
     prefer_nodes: int = 100
     asks: int = 400
     beside: int = 100
+    sentences: int = 50
     gang_wait: float = 10.0
     autoscaler_after: float = 30.0
     own: str = ""
+    schedulers: tuple[str, ...] = (OWN_KIND,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,10 @@ class FitCondition:
         return name if self.fits and colon else ""
 
 
+TAKEN_BACK = FitCondition(fits=False, reason="Cleared", message="its nomination was taken back")
+"""The condition of a pod whose nomination was cleared: it names no node, so that a later nomination is not ours."""
+
+
 @dataclass(frozen=True, slots=True)
 class UnboundPod:
     """A pod without a node, as the API tells it: gated by us or not.
@@ -186,6 +194,11 @@ class UnboundPod:
         """Tell whether our gate stands."""
         return GATE in self.gates
 
+    @property
+    def nominated_by_another(self) -> bool:
+        """Tell whether it is nominated and our condition does not name that node: kube-scheduler, or the like."""
+        return bool(self.nominated) and (self.condition is None or self.condition.node != self.nominated)
+
 
 @dataclass(frozen=True, slots=True)
 class SchedulerNode:
@@ -207,6 +220,11 @@ class SchedulerNode:
     def name(self) -> str:
         """Return its name."""
         return self.facts.name
+
+    @property
+    def hostname(self) -> str:
+        """Return the value of the label that NotIn names nodes by; "" without one."""
+        return self.facts.labels.get(HOSTNAME, "")
 
 
 @dataclass(frozen=True, slots=True)

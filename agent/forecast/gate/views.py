@@ -228,11 +228,12 @@ class Views:
         asked = alike(pod.pod)
         volumes = tuple(each.terms for each in pod.claims if each.terms is not None)
         key = ask_of(asked), pod.placing, pod.ports, volumes
-        found = self.kinds.get(key)
+        found = self.kinds.pop(key, None)
         if found is None:
             if len(self.kinds) >= 50 * MOST_KINDS:
-                self.kinds.clear()
-            found = self.kinds[key] = PodKind(asked, needs_of(pod.pod), pod.placing, pod.ports, volumes)
+                del self.kinds[next(iter(self.kinds))]
+            found = PodKind(asked, needs_of(pod.pod), pod.placing, pod.ports, volumes)
+        self.kinds[key] = found  # the latest last
         return found
 
     def of(self, kind: PodKind, sites: Mapping[str, NodeSite], strategy: Strategy) -> View:

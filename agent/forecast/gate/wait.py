@@ -5,9 +5,12 @@ from __future__ import annotations
 from agent.core.request.exempt import CRITICAL
 from agent.forecast.gate.rules import last_gate
 from agent.forecast.gate.values import GateOptions, UnboundPod
+from agent.forecast.placing import OWN_KIND
 
 OURS = "the longest wait that the settings allow"
 SYSTEM = ("kube-system",)
+SCHEDULER = "scheduler "
+"""How `Placing.unseen` names a scheduler that is not the default one."""
 
 
 def until(pod: UnboundPod, since: float, options: GateOptions) -> tuple[float, str]:
@@ -21,14 +24,9 @@ def until(pod: UnboundPod, since: float, options: GateOptions) -> tuple[float, s
     return min(moments, default=(float("inf"), OURS))
 
 
-def not_ours(pod: UnboundPod, own: str) -> str:
-    """Return why a pod must not be gated at all (safety rule S23); "" where it may.
-
-    Args:
-        pod: that carries the gate.
-        own: namespace of the gatekeeper.
-    """
-    if pod.pod.namespace in (*SYSTEM, own):
+def not_ours(pod: UnboundPod, options: GateOptions) -> str:
+    """Return why a pod must not be gated at all (safety rule S23); "" where it may."""
+    if pod.pod.namespace in (*SYSTEM, options.own):
         return f"pods of namespace {pod.pod.namespace} are never gated"
     if pod.pod.priority >= CRITICAL:
         return "a pod of critical priority is never gated"
@@ -36,4 +34,8 @@ def not_ours(pod: UnboundPod, own: str) -> str:
         return "a static pod is never gated"
     if pod.owner.startswith("DaemonSet "):
         return "a pod of a DaemonSet is never gated"
+    named = (each.removeprefix(SCHEDULER) for each in pod.placing.unseen if each.startswith(SCHEDULER))
+    scheduler = next(named, OWN_KIND)
+    if scheduler not in options.schedulers:
+        return f"a pod of scheduler {scheduler} is left to it"
     return ""

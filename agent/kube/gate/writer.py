@@ -22,6 +22,7 @@ from agent.forecast.gate.events import (
     PatchAnswered,
     Release,
 )
+from agent.forecast.gate.values import TAKEN_BACK
 from agent.kube.client import STRATEGIC, KubeClient
 from agent.kube.gate.patches import release_patch, status_patch
 from agent.kube.pod_report import CONDITION, refuses
@@ -68,7 +69,7 @@ class GateWriter:
             answer, version = self._released(effect, effect.version)
             return PatchAnswered(effect, answer, version=version)
         if isinstance(effect, ClearNomination):
-            body = status_patch(effect.uid, effect.version, nominated="")
+            body = status_patch(effect.uid, effect.version, nominated="", condition=TAKEN_BACK, since=self._wall())
         else:
             body = status_patch(effect.uid, effect.version, condition=effect.condition, since=effect.since)
         answer, version = self._patch(effect.key, body, "/status")
