@@ -74,9 +74,11 @@ class Toleration:
     effect: str = ""
 
     def covers(self, taint: Taint) -> bool:
-        """Whether it tolerates a taint; operators beside Equal and Exists tolerate nothing."""
+        """Whether it tolerates a taint; Gt and Lt compare the taint's whole number with its own (from 1.35)."""
         if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
             return False
+        if self.operator in ("Gt", "Lt"):
+            return bool(self.key) and _compared(taint.value, (self.value,), above=self.operator == "Gt")
         same = bool(self.key) and self.value == taint.value
         return self.operator == "Exists" or (self.operator == "Equal" and same)
 

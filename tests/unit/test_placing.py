@@ -94,6 +94,22 @@ def test_taints_keep_away_who_does_not_tolerate_them(tolerations: list[dict[str,
     assert barred({"tolerations": tolerations}, taints=[DEDICATED, soft]) == why
 
 
+@pytest.mark.parametrize(
+    ("operator", "value", "why"),
+    [
+        ("Gt", "949", ""), ("Gt", "950", "taint risk"), ("Lt", "951", ""), ("Lt", "950", "taint risk"),
+        ("Lt", "much", "taint risk"), ("Lt", "", "taint risk"), ("Near", "950", "taint risk"),
+    ],
+)  # fmt: skip
+def test_a_taint_is_compared_by_number(operator: str, value: str, why: str) -> None:
+    """Kubernetes 1.35 and newer: the taint's value is above or below that of the toleration."""
+    found = barred(
+        {"tolerations": [{"key": "risk", "operator": operator, "value": value}]},
+        taints=[{"key": "risk", "value": "950", "effect": "NoSchedule"}],
+    )
+    assert found == why
+
+
 def test_a_cordoned_node_takes_daemons_only() -> None:
     """spec.unschedulable counts as its taint; a DaemonSet's pods tolerate it, another workload's do not."""
     template = {"spec": {"containers": [{"name": "c"}]}}
