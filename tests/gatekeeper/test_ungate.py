@@ -120,6 +120,28 @@ def test_what_is_refused_is_named_and_the_rest_is_done(cluster: Cluster, run: Ru
     assert not cluster.api.gates("shop/phantom")
 
 
+def test_s23_gates_are_lifted_though_nominations_cannot_be_cleared(cluster: Cluster, run: Run) -> None:
+    """A lifted pod that is nominated is bound, as ever; one that is gated would hold its room for good."""
+    abandoned(cluster)
+    cluster.api.before = lambda each: 403 if each.resource == "pods/status" else 0
+    code, said = run()
+    assert code == 1
+    assert (said["lifted"], said["cleared"]) == (3, 0)
+    assert said["left"].keys() == {"pod shop/phantom", "pod shop/left"}
+    assert not any(GATE in cluster.api.gates(f"shop/{name}") for name in ("waits", "both", "phantom"))
+
+
+def test_a_switch_that_stays_keeps_no_gate(cluster: Cluster, run: Run) -> None:
+    """The caller may not delete it: it is named, and every pod is let go."""
+    abandoned(cluster)
+    cluster.api.before = lambda each: 403 if each.verb == "DELETE" else 0
+    code, said = run()
+    assert code == 1
+    assert f"{SPACE}/numalign-gate" in said["left"]
+    assert said["lifted"] >= 3
+    assert not any(GATE in cluster.api.gates(f"shop/{name}") for name in ("waits", "both", "phantom"))
+
+
 def test_a_switch_that_comes_back_is_named(cluster: Cluster, run: Run) -> None:
     """A gatekeeper that lives makes it again: the command says what to do."""
     abandoned(cluster)

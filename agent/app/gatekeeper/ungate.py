@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from agent.errors import KubeError, MalformedError
+from agent.forecast.gate.values import TAKEN_BACK
 from agent.kube.client import JSON, STRATEGIC
 from agent.kube.gate.patches import release_patch, status_patch
 from agent.kube.gate.switch import LABEL, PART, SWITCH
@@ -122,7 +123,7 @@ def _read(item: ListItem) -> UnboundBody | UnreadablePod | None:
         return None
     if isinstance(found, UnboundBody):
         pod = found.pod
-        ours = pod.condition is not None and bool(pod.nominated) and pod.condition.node == pod.nominated
+        ours = bool(pod.nominated) and not pod.nominated_by_another
         return found if pod.gated or ours else None
     return found if found is not None and found.gated else None
 
@@ -133,17 +134,25 @@ def _free(api: UngateApi, found: UnboundBody | UnreadablePod, done: Ungated) -> 
     version = found.pod.version if isinstance(found, UnboundBody) else found.version
     gated = found.pod.gated if isinstance(found, UnboundBody) else found.gated
     path = path_of(_key(found))
+    refused = list[str]()
+    if nominated:
+        patch = status_patch(
+            found.uid, "" if gated else version, nominated="", condition=TAKEN_BACK, since=time.time()
+        )
+        done.cleared += _sent(api, f"{path}/status", patch, refused)
+    if gated:
+        done.lifted += _sent(api, path, release_patch(found.uid, "", {}), refused)
+    return "; ".join(refused)
+
+
+def _sent(api: UngateApi, path: str, patch: object, refused: list[str]) -> bool:
+    """Send a patch, and note why it was refused; return whether it was carried out."""
     try:
-        if nominated:
-            api.send("PATCH", f"{path}/status", status_patch(found.uid, "" if gated else version, nominated=""),
-                     STRATEGIC)  # fmt: skip
-            done.cleared += 1
-        if gated:
-            api.send("PATCH", path, release_patch(found.uid, "", {}), STRATEGIC)
-            done.lifted += 1
+        api.send("PATCH", path, patch, STRATEGIC)
     except KubeError as error:
-        return "" if error.status == NOT_FOUND else str(error)
-    return ""
+        refused += [] if error.status == NOT_FOUND else [str(error)]
+        return False
+    return True
 
 
 def _key(found: UnboundBody | UnreadablePod) -> str:
