@@ -12,6 +12,7 @@ import click
 from agent.cli.ending import until_told
 from agent.cli.loading import quickly
 from agent.errors import SettingsError
+from agent.model.fields import words_in
 from agent.observe import logs
 from agent.observe.logs import LOG
 
@@ -33,6 +34,8 @@ from agent.observe.logs import LOG
               show_default=True, help="What makes new nodes for pods that fit nowhere.")  # fmt: skip
 @click.option("--scoring", type=click.Choice(["least-allocated", "most-allocated"]), default="least-allocated",
               show_default=True, help="How kube-scheduler scores nodes (NodeResourcesFit).")  # fmt: skip
+@click.option("--schedulers", default="default-scheduler", show_default=True, metavar="NAME[,NAME]",
+              help="Whose pods may wait behind the gate; it is lifted from the others at once.")  # fmt: skip
 @click.option("--metrics-address", metavar="HOST:PORT|off", default="127.0.0.1:9177", show_default=True,
               help="/metrics, /healthz and /readyz.")  # fmt: skip
 @click.option("--api-server", default="", hidden=True, help="Instead of the one that a pod is told of.")
@@ -42,7 +45,8 @@ from agent.observe.logs import LOG
               show_default=True)  # fmt: skip
 def command(
     *, namespace: str, name: str, switch: str, agents: str, max_not_in: int, max_wait: float, autoscaler: str,
-    scoring: str, metrics_address: str, api_server: str, api_account: Path | None, log_format: str, log_level: str,
+    scoring: str, schedulers: str, metrics_address: str, api_server: str, api_account: Path | None, log_format: str,
+    log_level: str,
 ) -> None:  # fmt: skip
     """Decide for pods behind the gate numalign.io/fit, before kube-scheduler binds them to a node that refuses them.
 
@@ -80,7 +84,7 @@ def command(
         agents=agents or AGENTS, metrics_address="" if metrics_address == "off" else metrics_address,
         decisions=GateOptions(
             most_names=max_not_in, wait=max_wait, autoscaler=Autoscaler(autoscaler), strategy=Strategy(scoring),
-            own=namespace,
+            own=namespace, schedulers=tuple(words_in(schedulers)),
         ),
     ))  # fmt: skip
     if ending.serves(served):
