@@ -1,5 +1,6 @@
 """Carries effects out on a few threads: as many requests at once as the client keeps connections.
 
+What a pod waits for goes out before sentences and look-ups, however many of these are waiting.
 Effects of one pod go out in order, since `agent.forecast.gate` has one under way at a time. Each answer is an event;
 their number is bounded by that of the effects that the leader gave.
 """
@@ -10,13 +11,16 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from itertools import count
 
-from agent.forecast.gate.events import Answer, Effect, Event, LookUp, PatchAnswered
+from agent.forecast.gate.events import Answer, Effect, Event, LookedUp, LookUp, PatchAnswered, Tell
 from agent.kube.client import CONNECTIONS
 from agent.kube.gate.writer import GateWriter, NotLeadingError
 
 AGAIN = 1.0
-"""Seconds until a look-up without an answer is sent again."""
+"""Seconds until a look-up without an answer is given back."""
+FIRST, LATER, LAST = range(3)
+"""Order in which effects go out: patches, then sentences and look-ups; last of all the end."""
 
 
 class Errands:
@@ -30,7 +34,8 @@ class Errands:
 
     def __init__(self, writer: GateWriter, tell: Callable[[Event], None], threads: int = CONNECTIONS) -> None:
         self._writer, self._tell = writer, tell
-        self._todo: queue.SimpleQueue[Effect | None] = queue.SimpleQueue()
+        self._todo: queue.PriorityQueue[tuple[int, int, Effect | None]] = queue.PriorityQueue()
+        self._numbers = count()
         self._open = 0
         self._idle = threading.Condition()
         self._threads = [
@@ -51,7 +56,7 @@ class Errands:
         """Carry an effect out as soon as a thread is free."""
         with self._idle:
             self._open += 1
-        self._todo.put(effect)
+        self._put(LATER if isinstance(effect, Tell | LookUp) else FIRST, effect)
 
     def finish(self, within: float) -> bool:
         """Wait for all effects that were given; return whether they are answered."""
@@ -61,14 +66,19 @@ class Errands:
     def stop(self) -> None:
         """End the threads."""
         for _ in self._threads:
-            self._todo.put(None)
+            self._put(LAST, None)
+
+    def _put(self, rank: int, effect: Effect | None) -> None:
+        self._todo.put((rank, next(self._numbers), effect))
 
     def _run(self) -> None:
-        while (effect := self._todo.get()) is not None:
+        while (effect := self._todo.get()[2]) is not None:
             answer: Event | None = None
             try:
-                while (answer := self._writer.carry_out(effect)) is None:  # a look-up
+                answer = self._writer.carry_out(effect)
+                if answer is None:  # a look-up
                     time.sleep(AGAIN)
+                    answer = LookedUp(effect.uid, unanswered=True)
             except NotLeadingError:
                 answer = None if isinstance(effect, LookUp) else PatchAnswered(effect, Answer.FAILED)
             finally:

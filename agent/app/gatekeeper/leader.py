@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from agent.app.gatekeeper import seen
@@ -53,10 +54,16 @@ GATHERED, PERIOD, AT_ONCE = 0.05, 1.0, 0.005
 something undecided."""
 MOST_NEWS, MOST_OPEN = 20_000, 1000
 """News that wait, beyond which the watches wait; effects under way, beyond which no step is made."""
+AGAIN = 0.5
+"""Seconds until a clearing that was refused is sent again."""
 ENDS_WITHIN = 5.0
 """Seconds that requests under way are waited for at the end."""
 KNOWN_WITHIN = 5.0
 """Seconds that the look-ups of the first list's pods are waited for: a pod must not pass one of higher priority."""
+STARTS_WITHIN = 30.0
+"""Seconds of a term's beginning that the switch stays as an earlier leader left it."""
+CLEARS_WITHIN = 30.0
+"""Seconds after which the first act goes on without nominations that cannot be cleared: the steps try it further."""
 GRACE = 60.0
 """Seconds beyond the longest wait at which a gate is lifted, whatever the decision says."""
 SILENT = 150.0
@@ -114,16 +121,17 @@ class Leader:
         self._answers: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._woken = threading.Event()
         self._stopping = threading.Event()
-        self._heard = time.monotonic()
+        self._began = time.monotonic()
+        self._heard = dict.fromkeys((PODS, NODES, AGENTS, SUMMARIES), self._began)
         self._cluster = seen.SeenCluster(wall)
         self._listed: set[str] = set()
         self._events: list[Event] = []
         self._look_due = self._switch_due = 0.0
-        self._faulty = self._looks_up = False
+        self._faulty = self._looks_up = self._knows = False
         self.figures = GateFigures(GateState(options=options.decisions))
         self.switch = GateSwitch(client, options.namespace, options.switch, options.name)
         self._looking_up = LookingUp(References(client, wall=wall), lambda pod: self._answered(PodSeen(pod)))
-        self._pods = SeenPods(wall, self._look_up, self._looking_up.forget, self._lift)
+        self._pods = SeenPods(time.monotonic, self._look_up, self._looking_up.forget, self._lift)
         writer = GateWriter(client, self._pods.affinity_of, leads, between=between, wall=wall)
         self._errands = Errands(writer, self._answered)
         self._summaries = seen.Summaries()
@@ -140,7 +148,7 @@ class Leader:
         )
         return {
             kind: ListWatch[Any](
-                client, kind, path, keep, self._told, query=query, heard=self._hear, once=kind == BOUND
+                client, kind, path, keep, self._told, query=query, heard=partial(self._hear, kind), once=kind == BOUND
             )
             for kind, path, keep, query in wanted
         }
@@ -168,7 +176,7 @@ class Leader:
             self._until(lambda: BOUND in self._listed)
             last = time.monotonic() + KNOWN_WITHIN
             self._until(lambda: not self._looking_up.behind or time.monotonic() > last)
-            again = False
+            again, self._knows = False, True
             while not self._ended():
                 self._turn()
                 again = self._step()
@@ -182,12 +190,15 @@ class Leader:
 
     def _first_act(self) -> None:
         """Clear what an earlier leader left between two patches."""
-        asked, behind = dict[str, str](), dict[str, float]()
-        while not self._ended():
+        asked, behind, failed = dict[str, str](), dict[str, float](), dict[str, float]()
+        last = time.monotonic() + CLEARS_WITHIN
+        while not self._ended() and time.monotonic() < last:
             self._turn()
             pods = self._pods.readable()
             left = [each for each in first_act(pods.values()) if asked.get(each.uid) != each.version]
             for effect in left:
+                if failed.get(effect.uid, 0.0) > time.monotonic():
+                    continue
                 _log.warning("%s: %s", effect.key, effect.why)
                 asked[effect.uid] = effect.version
                 self._errands.send(effect)
@@ -197,6 +208,7 @@ class Leader:
                 uid = answer.effect.uid
                 if answer.answer is Answer.FAILED:
                     asked.pop(uid, None)
+                    failed[uid] = time.monotonic() + AGAIN
                 elif answer.answer is Answer.CONFLICT:  # the watch brings it as it is now
                     behind[uid] = time.monotonic() + ENDS_WITHIN
             behind = {
@@ -207,6 +219,8 @@ class Leader:
                 return
             self._woken.wait(GATHERED)
             self._woken.clear()
+        if not self._ended():
+            _log.error("some nominations of pods with our gate cannot be cleared")
 
     # ---- what came
 
@@ -215,6 +229,7 @@ class Leader:
             self._woken.wait(PERIOD)
             self._woken.clear()
             self._turn()
+            self._look_after()
 
     def _gather(self) -> None:
         """Wait for something, and for what comes with it."""
@@ -318,12 +333,15 @@ class Leader:
         for effect in found.overdue:
             self._pods.lift(effect)
         figures = self.figures
-        figures.phantoms, figures.stale, figures.oldest = found.phantoms, found.stale, self._wall() - found.oldest
+        figures.phantoms, figures.stale, figures.oldest = found.phantoms, found.stale, found.oldest
         figures.nodes, figures.usable = self._cluster.known, self._cluster.usable
         self._turn_switch()
 
     def _turn_switch(self) -> None:
-        able = bool(self.figures.usable) and not self._faulty and time.monotonic() - self._heard < SILENT
+        now = time.monotonic()
+        able = bool(self.figures.usable) and not self._faulty and now - min(self._heard.values()) < SILENT
+        if not self._knows and (able or now - self._began < STARTS_WITHIN):
+            return
         if self.switch.on is able and time.monotonic() < self._switch_due:
             return
         try:
@@ -378,5 +396,6 @@ class Leader:
                 found.append(event)
         return found
 
-    def _hear(self) -> None:
-        self._heard = time.monotonic()
+    def _hear(self, kind: str) -> None:
+        if kind in self._heard:
+            self._heard[kind] = time.monotonic()

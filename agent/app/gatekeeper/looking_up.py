@@ -1,7 +1,7 @@
 """Looks up what gated pods refer to, on a thread of its own, and again while that may change (`agent.kube.gate`).
 
-The watch of pods waits for no such look-up. A pod whose look-up fails is tried again each second; the leader's own
-bound lets it go when its time is up.
+The watch of pods waits for no such look-up. Namespaces take turns: one with many pods and claims delays no other. A
+pod whose look-up fails is tried again each second; the leader's own bound lets it go when its time is up.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import queue
 import threading
 import time
+from collections import OrderedDict, deque
 from collections.abc import Callable
 
 from agent.errors import KubeError
@@ -19,6 +20,8 @@ from agent.kube.gate.references import References
 from agent.kube.gate.unbound_pods import UnboundBody
 
 AGAIN = 1.0
+QUIET = 10.0
+"""Seconds between two lines of the log about look-ups that failed."""
 _log = logging.getLogger(__name__)
 
 
@@ -37,7 +40,9 @@ class LookingUp:
         self._references, self._tell, self._clock = references, tell, clock
         self._todo: queue.SimpleQueue[UnboundBody | str | None] = queue.SimpleQueue()
         self._now: dict[str, UnboundBody] = {}
+        self._lines: OrderedDict[str, deque[tuple[UnboundBody, bool]]] = OrderedDict()
         self._due: list[tuple[float, str, str]] = []
+        self._quiet = 0.0
         self._last: dict[str, UnboundPod] = {}
         self._given = self._taken = 0
         self._thread = threading.Thread(target=self._run, name="looking up", daemon=True)
@@ -65,32 +70,51 @@ class LookingUp:
         self._todo.put(None)
 
     def _run(self) -> None:
-        while True:
-            wait = max(0.0, self._due[0][0] - self._clock()) if self._due else None
-            try:
-                work = self._todo.get(timeout=wait)
-            except queue.Empty:
+        while self._sorted():
+            while self._due and self._due[0][0] <= self._clock():
                 _, uid, version = heapq.heappop(self._due)
                 body = self._now.get(uid)
                 if body is not None and body.pod.version == version:
-                    self._look(body)
+                    self._stand(body, first=False)
+            if not self._lines:
                 continue
-            if work is None:
-                return
-            if isinstance(work, str):
-                self._now.pop(work, None)
-                self._last.pop(work, None)
-            else:
-                self._now[work.uid] = work
-                self._look(work, first=True)
+            space, line = next(iter(self._lines.items()))
+            body, first = line.popleft()
+            self._lines.move_to_end(space)
+            if not line:
+                del self._lines[space]
+            if self._now.get(body.uid) is body:
+                self._look(body)
+            self._taken += first
 
-    def _look(self, body: UnboundBody, *, first: bool = False) -> None:
+    def _sorted(self) -> bool:
+        """Take what came into the lines of the namespaces, and wait where nothing is to be done; False at the end."""
+        wait = 0.0 if self._lines else max(0.0, self._due[0][0] - self._clock()) if self._due else None
+        try:
+            while True:
+                work = self._todo.get(timeout=wait)
+                wait = 0.0
+                if work is None:
+                    return False
+                if isinstance(work, str):
+                    self._now.pop(work, None)
+                    self._last.pop(work, None)
+                else:
+                    self._now[work.uid] = work
+                    self._stand(work, first=True)
+        except queue.Empty:
+            return True
+
+    def _stand(self, body: UnboundBody, *, first: bool) -> None:
+        self._lines.setdefault(body.pod.pod.namespace, deque()).append((body, first))
+
+    def _look(self, body: UnboundBody) -> None:
         try:
             pod, again = self._references.whole(body)
-            self._taken += first
         except KubeError as error:
-            self._taken += first
-            _log.warning("what pod %s refers to is not known yet: %s", body.pod.pod.key, error)
+            if self._clock() >= self._quiet:
+                self._quiet = self._clock() + QUIET
+                _log.warning("what pod %s refers to is not known yet: %s", body.pod.pod.key, error)
             heapq.heappush(self._due, (self._clock() + AGAIN, body.uid, body.pod.version))
             return
         if self._last.get(body.uid) != pod:

@@ -27,7 +27,8 @@ class KnownPod:
     Attributes:
         uid: of it.
         body: None where it cannot be read.
-        gated_since: seconds since the epoch when our gate was seen first; 0 without it.
+        why: it cannot be read, and has our gate: one sentence.
+        gated_since: when our gate was seen first, by the leader's own clock; 0 without it.
         nominated_since: the same of its nomination.
     """
 
@@ -35,6 +36,7 @@ class KnownPod:
     body: UnboundBody | None
     gated_since: float = 0.0
     nominated_since: float = 0.0
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class LeftBehind:
         overdue: gates to lift, whatever the decision says.
         phantoms: gated pods that are nominated for longer than PHANTOM.
         stale: released pods whose nomination by us is older than STALE.
-        oldest: seconds since the epoch of the oldest gate.
+        oldest: seconds that the oldest gate has been seen for.
     """
 
     overdue: tuple[LiftUndecided, ...]
@@ -58,36 +60,41 @@ class SeenPods:
     """The pods.
 
     Args:
-        wall: seconds since the epoch.
+        clock: seconds, monotonic: a clock that is set back must hold no gate.
         look_up: takes a gated pod that is new or has changed.
         forget: takes the uid of one that is gated no more.
         lift: takes a gate that is lifted at once.
     """
 
     def __init__(
-        self, wall: Callable[[], float], look_up: Callable[[UnboundBody], None], forget: Callable[[str], None],
+        self, clock: Callable[[], float], look_up: Callable[[UnboundBody], None], forget: Callable[[str], None],
         lift: Callable[[LiftUndecided], None],
     ) -> None:  # fmt: skip
-        self._wall, self._look_up, self._forget, self._lift = wall, look_up, forget, lift
+        self._clock, self._look_up, self._forget, self._lift = clock, look_up, forget, lift
         self._known: dict[str, KnownPod] = {}
         self._gated: dict[str, UnboundBody] = {}
         self._lifted: dict[str, float] = {}
 
     def arrived(self, key: str, found: UnboundBody | UnreadablePod) -> Iterator[Event]:
         """Take a pod that is new or has changed."""
-        now, known = self._wall(), self._known.get(key)
+        now, known = self._clock(), self._known.get(key)
         if known is not None and known.uid != found.uid:
             yield from self.left(key)
             known = None
         known = known or KnownPod(found.uid, None)
         self._known[key] = known
         if isinstance(found, UnreadablePod):
+            if known.body is not None:  # it could be read before
+                self._gated.pop(found.uid, None)
+                self._forget(found.uid)
+                yield PodGone(found.uid)
             known.body, known.gated_since, known.nominated_since = None, 0.0, 0.0
-            if found.gated:
-                self.lift(LiftUndecided(found.uid, found.key, found.version, f"it cannot be read: {found.why}"))
+            known.why = f"it cannot be read: {found.why}" if found.gated else ""
+            if known.why:
+                self.lift(LiftUndecided(found.uid, found.key, "", known.why))
             return
         pod = found.pod
-        known.body = found
+        known.body, known.why = found, ""
         known.gated_since = (known.gated_since or now) if pod.gated else 0.0
         known.nominated_since = (known.nominated_since or now) if pod.nominated else 0.0
         if pod.gated:
@@ -127,18 +134,19 @@ class SeenPods:
 
     def lift(self, effect: LiftUndecided) -> None:
         """Lift a gate that the decision does not; once in PATIENCE."""
-        now = self._wall()
+        now = self._clock()
         if self._lifted.get(effect.uid, 0.0) <= now:
             self._lifted[effect.uid] = now + PATIENCE
             self._lift(effect)
 
     def left_behind(self, longest: float) -> LeftBehind:
         """Look at all pods; a gate that is older than `longest` is overdue."""
-        now = oldest = self._wall()
+        now = oldest = self._clock()
         phantoms = stale = 0
         overdue = list[LiftUndecided]()
         for key, known in self._known.items():
             if known.body is None:
+                overdue += [LiftUndecided(known.uid, key, "", known.why)] if known.why else []
                 continue
             pod = known.body.pod
             late = now - known.nominated_since if known.nominated_since else 0.0
@@ -147,7 +155,7 @@ class SeenPods:
                 phantoms += late > PHANTOM
                 if now - known.gated_since > longest and pod.gates == (GATE,):
                     why = f"it has had the gate for {now - known.gated_since:.0f} s"
-                    overdue.append(LiftUndecided(known.uid, key, pod.version, why))
-            elif pod.condition is not None and pod.condition.node == pod.nominated:
+                    overdue.append(LiftUndecided(known.uid, key, "", why))  # whatever else writes to it
+            elif pod.nominated and not pod.nominated_by_another:
                 stale += late > STALE
-        return LeftBehind(tuple(overdue), phantoms, stale, oldest)
+        return LeftBehind(tuple(overdue), phantoms, stale, now - oldest)

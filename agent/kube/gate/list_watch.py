@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -102,6 +103,7 @@ class ListWatch(Generic[T]):
     def _run(self) -> None:
         delay = FIRST
         while not self._stopping.is_set():
+            began = time.monotonic()
             try:
                 if not self._version:
                     self._list()
@@ -112,7 +114,8 @@ class ListWatch(Generic[T]):
             except (KubeError, MalformedError) as error:
                 if isinstance(error, KubeError) and error.status == GONE:
                     self._version = ""
-                    continue
+                if time.monotonic() - began > CAP:  # it was good for a while
+                    delay = FIRST
                 _log.warning("the watch of %s ended (%s); trying again", self.kind, error)
                 self._stopping.wait(random.uniform(delay / 2, delay))  # noqa: S311 - jitter, no secret
                 delay = min(CAP, 2 * delay)

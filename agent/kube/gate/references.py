@@ -6,6 +6,7 @@ may not be read counts as absent, and the rules of nomination then leave the pod
 
 from __future__ import annotations
 
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +25,10 @@ from agent.model.object_ids import owners_of
 
 SHORT, LONG = 5.0, 30.0
 """Seconds that an answer is kept: of a Job or a claim that is not bound, and of the rest."""
-MOST = 2000
+MOST, MOST_CLAIMS = 2000, 20
+"""Answers that are kept; volume claims of a pod that are looked up: of one with more none is, and R2 says so."""
+NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)
+"""The name of an object. The API server takes any text for a claim's or an owner's: as a path it could be a watch."""
 NOT_FOUND, FORBIDDEN = 404, 403
 NEVER = float("inf")
 ENDLESS = 2**31 - 1
@@ -60,7 +64,8 @@ class References:
         defaults = self._namespaces.annotations(pod.namespace)
         if defaults:
             pod = replace(pod, annotations=bounded({**defaults, **pod.annotations}))
-        claims = tuple(self._claim(pod.namespace, name) for name in body.claims)
+        names = body.claims if len(body.claims) <= MOST_CLAIMS else ()
+        claims = tuple(self._claim(pod.namespace, name) for name in names)
         clocks, gang = self._owner(body)
         again = SHORT if gang or not all(each.bound or each.waits for each in claims) else NEVER
         again = min(again, LONG if clocks else NEVER)
@@ -73,13 +78,13 @@ class References:
             return self._job(space, name)
         if owner is None or owner.kind != "ReplicaSet":
             return (), None
-        found = self._get(f"/apis/apps/v1/namespaces/{space}/replicasets/{name}", LONG)
+        found = self._get(f"/apis/apps/v1/namespaces/{space}/replicasets", name, LONG)
         above = owners_of(mapping_of((found or {}).get("metadata")), space)
         key = next((each.key for each in above if each.kind == "Deployment"), "")
         return tuple(self._deployment(space, key.partition("/")[2])) if key else (), None
 
     def _job(self, space: str, name: str) -> tuple[tuple[OwnerClock, ...], Gang | None]:
-        found = self._get(f"/apis/batch/v1/namespaces/{space}/jobs/{name}", SHORT)
+        found = self._get(f"/apis/batch/v1/namespaces/{space}/jobs", name, SHORT)
         spec, status = (mapping_of((found or {}).get(part)) for part in ("spec", "status"))
         clocks = []
         deadline, started = _number(spec.get("activeDeadlineSeconds")), seconds_of(status.get("startTime"))
@@ -93,7 +98,7 @@ class References:
         return tuple(clocks), gang
 
     def _deployment(self, space: str, name: str) -> Iterator[OwnerClock]:
-        found = self._get(f"/apis/apps/v1/namespaces/{space}/deployments/{name}", LONG)
+        found = self._get(f"/apis/apps/v1/namespaces/{space}/deployments", name, LONG)
         spec, status = (mapping_of((found or {}).get(part)) for part in ("spec", "status"))
         deadline = _number(spec.get("progressDeadlineSeconds")) or DEADLINE
         for each in mappings_in(status.get("conditions"), MOST):
@@ -103,23 +108,24 @@ class References:
                 yield OwnerClock(f"progressDeadlineSeconds of Deployment {space}/{name}", moved + deadline)
 
     def _claim(self, space: str, name: str) -> VolumeClaim:
-        found = self._get(f"/api/v1/namespaces/{space}/persistentvolumeclaims/{name}", SHORT)
+        found = self._get(f"/api/v1/namespaces/{space}/persistentvolumeclaims", name, SHORT)
         if found is None:
             return VolumeClaim(plain(name), exists=False, bound=False)
         spec = mapping_of(found.get("spec"))
         volume = spec.get("volumeName")
-        if isinstance(volume, str) and volume and mapping_of(found.get("status")).get("phase") == "Bound":
-            body = self._get(f"/api/v1/persistentvolumes/{volume}", LONG)
+        if volume and mapping_of(found.get("status")).get("phase") == "Bound":
+            body = self._get("/api/v1/persistentvolumes", volume, LONG)
             affinity = mapping_of(mapping_of(mapping_of(body or {}).get("spec")).get("nodeAffinity"))
             return VolumeClaim(plain(name), bound=body is not None, terms=_terms(affinity.get("required")))
-        kind = spec.get("storageClassName")
-        body = self._get(f"/apis/storage.k8s.io/v1/storageclasses/{kind}", LONG) if kind else None
-        body = body or {}
+        body = self._get("/apis/storage.k8s.io/v1/storageclasses", spec.get("storageClassName"), LONG) or {}
         waits = body.get("volumeBindingMode") == "WaitForFirstConsumer"
         return VolumeClaim(plain(name), bound=False, waits=waits, terms=_topologies(body.get("allowedTopologies")))
 
-    def _get(self, path: str, lasts: float) -> Raw | None:
-        """Read an object; None where it is not there, or may not be read."""
+    def _get(self, folder: str, name: object, lasts: float) -> Raw | None:
+        """Read an object; None where it is not there, may not be read, or cannot have that name."""
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            return None
+        path = f"{folder}/{name}"
         until, found = self._kept.get(path, (0.0, None))
         if self._clock() < until:
             return found

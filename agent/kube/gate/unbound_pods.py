@@ -6,6 +6,7 @@ have neither our gate nor a nomination are left out, unless they had one before:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -23,6 +24,8 @@ MOST, LONGEST, SENTENCE = 200, 253, 2000
 """Entries of a list; characters of a name, and of a condition's message."""
 _GROUP, _TOTAL = "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-total-count"
 _COSCHEDULING = "scheduling.x-k8s.io/pod-group"
+MOST_RULES, MOST_PORTS, MOST_AFFINITY = 200, 100, 1 << 16
+"""Of a gated pod: rules on nodes and host ports, which each node is compared with; bytes of its node affinity."""
 LARGE_GANG = 1_000_000
 """The size of a group that no field tells: it is never all visible, so it is left to its own queue."""
 
@@ -74,7 +77,7 @@ def unbound(body: Raw, known: bool) -> UnboundBody | UnreadablePod | None:  # no
         known: the pod had arrived before.
     """
     metadata, spec, status = (mapping_of(body.get(part)) for part in ("metadata", "spec", "status"))
-    gates = tuple(_word(each.get("name")) for each in mappings_in(spec.get("schedulingGates"), MOST))
+    gates = tuple(_word(each.get("name")) for each in mappings_in(spec.get("schedulingGates")))
     nominated = _word(status.get("nominatedNodeName"))
     if not known and GATE not in gates and not nominated:
         return None
@@ -91,7 +94,7 @@ def unbound(body: Raw, known: bool) -> UnboundBody | UnreadablePod | None:  # no
     name = owner.key.partition("/")[2] if owner else ""
     found = UnboundPod(
         pod=pod, version=version, gates=gates, nominated=nominated, condition=fit_condition(status),
-        told=told_at(status), placing=placing, ports=tuple(_ports(spec)),
+        told=told_at(status), placing=placing, ports=tuple(islice(_ports(spec), MOST_PORTS + 1)),
         never_preempts=spec.get("preemptionPolicy") == "Never",
         owner=f"{owner.kind} {name}" if owner else "", gang=_group(metadata, spec, pod.namespace),
         deleting="deletionTimestamp" in metadata,
@@ -99,7 +102,22 @@ def unbound(body: Raw, known: bool) -> UnboundBody | UnreadablePod | None:  # no
     if GATE not in gates:
         return UnboundBody(found)
     affinity = mapping_of(mapping_of(spec.get("affinity")).get("nodeAffinity"))
+    if why := _too_much(found, affinity):
+        return UnreadablePod(uid, key, version, gated=True, why=why)
     return UnboundBody(found, owner, tuple(_claims(spec, pod.name)), affinity)
+
+
+def _too_much(pod: UnboundPod, affinity: Raw) -> str:
+    """Say what of a pod is more than may be compared with each node, or kept; "" for nothing."""
+    placing = pod.placing
+    lines = [line for term in placing.terms or () for line in (*term.labels, *term.fields)]
+    if len(placing.selector) + len(placing.tolerations) + max(len(placing.terms or ()), len(lines)) > MOST_RULES:
+        return f"it has more than {MOST_RULES} selectors, terms of node affinity and tolerations"
+    if len(pod.ports) > MOST_PORTS:
+        return f"it takes more than {MOST_PORTS} ports of the host"
+    if len(json.dumps(affinity)) > MOST_AFFINITY:
+        return f"its node affinity has more than {MOST_AFFINITY} bytes"
+    return ""
 
 
 def fit_condition(status: Raw) -> FitCondition | None:
