@@ -331,7 +331,7 @@ def refreshed(state: GateState, *names: str) -> GateState:
 
 
 def aged(state: GateState, now: float) -> GateState:
-    """Look which summaries have become too old, and which gangs are gone, once a second."""
+    """Look which summaries have become too old, once a second."""
     if now - state.swept < 1.0:
         return state
     found = dict(state.sites)
@@ -339,8 +339,7 @@ def aged(state: GateState, now: float) -> GateState:
         stale = _is_stale(site.published, now, state)
         if stale != site.stale:
             found[name] = replace(site, stale=stale)
-    apart = state.apart and state.apart & {each.pod.gang.key for each in state.waiting.values() if each.pod.gang}
-    return replace(state, sites=found, swept=now, apart=apart)
+    return replace(state, sites=found, swept=now)
 
 
 def _with(state: GateState, site: NodeSite) -> GateState:
