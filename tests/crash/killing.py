@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import signal
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +26,12 @@ from tests.matrix.agents import Agents
 Grants = dict[str, dict[str, CpuSet]]
 
 
-class Template:
-    """Begins lives of the agent (`tests.crash.life`)."""
+class Lives:
+    """Begins lives of the agent (`tests.crash.life`), whose log and steps are in a folder."""
 
-    def __init__(self, agents: Agents, folder: Path) -> None:
-        self._agents, self._files = agents, {name: str(folder / name) for name in ("log", "tree", "steps")}
+    def __init__(self, folder: Path) -> None:
+        self._agents = Agents("tests.crash.life")
+        self._files = {name: str(folder / name) for name in ("log", "tree", "steps")}
 
     def run(self, options: Mapping[str, Any], *, after: float | None = None, **order: float) -> dict[str, Any]:
         """One life: {"status": exit code or minus the signal, "steps": effects, "seconds": ...}.
@@ -51,13 +50,6 @@ class Template:
         status = agent.wait()
         assert status in (0, -signal.SIGKILL), agent.words()
         return {"status": status, "steps": int(steps.read_text() or 0), "seconds": time.monotonic() - began}
-
-
-@contextmanager
-def template() -> Iterator[Template]:
-    """A template process for the length of a test."""
-    with tempfile.TemporaryDirectory() as folder, Agents("tests.crash.life") as agents:
-        yield Template(agents, Path(folder))
 
 
 class Node:

@@ -20,7 +20,7 @@ from agent.host.scratch import Layout, Scratch
 from agent.host.standin import container_id
 from agent.model.cgroup import Cgroup, Level
 from agent.model.idset import CpuSet
-from tests.crash.killing import Node, Template, template
+from tests.crash.killing import Lives, Node
 from tests.flow.world import container, manifest
 
 MACHINE = "synthetic:2 sockets x 2 nodes x 4 cores x 1 thread"
@@ -79,7 +79,7 @@ REPORT = 2
 class Exhaustive:
     """Runs one change from one state, killed before effect 1, 2, 3 ... until it gets through."""
 
-    def __init__(self, folder: Path, version: int, agent: Template) -> None:
+    def __init__(self, folder: Path, version: int, agent: Lives) -> None:
         folder.mkdir()
         self.node, self.agent, self.spare = Node(folder, MACHINE), agent, folder.with_name(folder.name + ".spare")
         self.folder = folder
@@ -130,9 +130,8 @@ class Exhaustive:
 @pytest.mark.parametrize("version", [1, 2])
 def test_s18_an_admission_survives_a_kill_at_every_boundary(tmp_path: Path, version: int) -> None:
     """A pod with init, sidecar, exclusive and fractional containers arrives: nobody is ever on another's CPUs."""
-    with template() as agent:
-        case = Exhaustive(tmp_path / "node", version, agent)
-        boundaries = case.run(lambda node: put(node, NEW), check_alone)
+    case = Exhaustive(tmp_path / "node", version, Lives(tmp_path))
+    boundaries = case.run(lambda node: put(node, NEW), check_alone)
     assert boundaries >= 10
 
 
@@ -143,10 +142,9 @@ def test_s18_a_release_survives_a_kill_at_every_boundary(tmp_path: Path, version
     def leave(node: Node) -> None:
         (node.pods / "leaver.yaml").unlink()
 
-    with template() as agent:
-        case = Exhaustive(tmp_path / "node", version, agent)
-        boundaries = case.run(leave, check_alone)
-        ledger = case.node.ledger()
+    case = Exhaustive(tmp_path / "node", version, Lives(tmp_path))
+    boundaries = case.run(leave, check_alone)
+    ledger = case.node.ledger()
     assert boundaries >= 5
     assert ledger is not None
     assert "leaver" not in ledger.cpus.assigned
@@ -172,7 +170,6 @@ def test_s18_a_repair_survives_a_kill_at_every_boundary(tmp_path: Path, version:
                 tree.kernel_write(parent, "cpuset.cpus", str(node.setup.machine.online))
             tree.kernel_write(path, "cpuset.cpus", str(cpus))
 
-    with template() as agent:
-        case = Exhaustive(tmp_path / "node", version, agent)
-        boundaries = case.run(meddle, lambda _node: None)
+    case = Exhaustive(tmp_path / "node", version, Lives(tmp_path))
+    boundaries = case.run(meddle, lambda _node: None)
     assert boundaries >= 3

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.crash.killing import Node, template
+from tests import in_memory
+from tests.crash.killing import Lives, Node
 from tests.flow.world import container, manifest
 
 MACHINE = "synthetic:2 sockets x 2 nodes x 8 cores x 1 thread"
@@ -21,15 +20,10 @@ SEED = 20261121
 
 
 @pytest.fixture
-def fast(tmp_path: Path) -> Iterator[Path]:
+def fast() -> Iterator[Path]:
     """A folder in memory where there is one: what SIGKILL leaves is the same there, and syncing costs nothing."""
-    memory = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
-    if not memory.is_dir():
-        yield tmp_path
-        return
-    folder = Path(tempfile.mkdtemp(prefix="numalign-", dir=memory))
-    yield folder
-    shutil.rmtree(folder)
+    with in_memory.folder("numalign-") as folder:
+        yield folder
 
 
 def some_pod(number: int, rng: random.Random) -> dict[str, Any]:
@@ -54,31 +48,31 @@ def change(folder: Path, number: int, rng: random.Random) -> None:
         (folder / f"{10 * number + each:06}.yaml").write_text(yaml.safe_dump(body), "utf-8")
 
 
-def test_kill_9_in_a_loop_of_hundreds(fast: Path) -> None:
+def test_kill_9_in_a_loop_of_hundreds(fast: Path, tmp_path: Path) -> None:
     """At random effects and random moments, pods coming and going meanwhile."""
     rng, node = random.Random(SEED), Node(fast, MACHINE)
     killed, most, seconds = 0, 40, 0.05
-    with template() as agent:
-        number = 0
-        while killed < KILLS:
-            number += 1
-            change(node.pods, number, rng)
-            if number % 12 == 0:
-                answer = agent.run(node.options)
-                assert answer["status"] == 0
-                node.check_settled()
-                seconds = answer["seconds"]
-                continue
-            by_step = rng.random() < 0.7
-            kill = {"at": rng.randint(1, most)} if by_step else {"after": rng.uniform(0.0, seconds)}
-            answer = agent.run(node.options, **kill)
-            assert answer["status"] in (0, -9)
-            killed += answer["status"] == -9
-            most = max(20, min(most, answer["steps"] + 20)) if by_step else most
-            node.check()
-        for file in node.pods.iterdir():
-            file.unlink()
-        assert agent.run(node.options)["status"] == 0
+    agent = Lives(tmp_path)
+    number = 0
+    while killed < KILLS:
+        number += 1
+        change(node.pods, number, rng)
+        if number % 12 == 0:
+            answer = agent.run(node.options)
+            assert answer["status"] == 0
+            node.check_settled()
+            seconds = answer["seconds"]
+            continue
+        by_step = rng.random() < 0.7
+        kill = {"at": rng.randint(1, most)} if by_step else {"after": rng.uniform(0.0, seconds)}
+        answer = agent.run(node.options, **kill)
+        assert answer["status"] in (0, -9)
+        killed += answer["status"] == -9
+        most = max(20, min(most, answer["steps"] + 20)) if by_step else most
+        node.check()
+    for file in node.pods.iterdir():
+        file.unlink()
+    assert agent.run(node.options)["status"] == 0
     node.check_settled()
     ledger = node.ledger()
     assert ledger is not None
@@ -86,7 +80,7 @@ def test_kill_9_in_a_loop_of_hundreds(fast: Path) -> None:
     assert str(ledger.cpus.shared) == "0-31"
 
 
-def test_kill_9_at_each_boundary_of_an_admission_and_of_a_release(fast: Path) -> None:
+def test_kill_9_at_each_boundary_of_an_admission_and_of_a_release(fast: Path, tmp_path: Path) -> None:
     """One pod beside others comes, and goes: killed before the first effect, the second, and so on to the last."""
     rng, node = random.Random(SEED), Node(fast, MACHINE)
     for number in range(4):
@@ -94,20 +88,20 @@ def test_kill_9_at_each_boundary_of_an_admission_and_of_a_release(fast: Path) ->
     inits = [container("init", cpu="3"), container("side", cpu="1", restartPolicy="Always")]
     body = yaml.safe_dump(manifest("new", container(cpu="2"), inits=inits, created=99))
     through = {"comes": 0, "goes": 0}
-    with template() as agent:
-        assert agent.run(node.options)["status"] == 0
-        boundary = 0
-        while not all(through.values()):
-            boundary += 1 if boundary < 40 else rng.randint(2, 6)  # later ones are more of the same
-            for what in ("comes", "goes"):
-                if what == "comes":
-                    (node.pods / "new.yaml").write_text(body, "utf-8")
-                else:
-                    (node.pods / "new.yaml").unlink()
-                if agent.run(node.options, at=boundary)["status"] == 0 and not through[what]:
-                    through[what] = boundary
-                node.check()
-                assert agent.run(node.options)["status"] == 0
-                node.check_settled()
+    agent = Lives(tmp_path)
+    assert agent.run(node.options)["status"] == 0
+    boundary = 0
+    while not all(through.values()):
+        boundary += 1 if boundary < 40 else rng.randint(2, 6)  # later ones are more of the same
+        for what in ("comes", "goes"):
+            if what == "comes":
+                (node.pods / "new.yaml").write_text(body, "utf-8")
+            else:
+                (node.pods / "new.yaml").unlink()
+            if agent.run(node.options, at=boundary)["status"] == 0 and not through[what]:
+                through[what] = boundary
+            node.check()
+            assert agent.run(node.options)["status"] == 0
+            node.check_settled()
     assert through["comes"] > 20
     assert through["goes"] > 10

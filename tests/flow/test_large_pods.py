@@ -28,7 +28,7 @@ from tests.hostile.kinds import DEEP, LITERALS, Object
 from tests.hostile.objects import KINDS, Hostile
 from tests.matrix.agents import Programs
 from tests.matrix.api_objects import bound
-from tests.matrix.conftest import Make, agents, make  # noqa: F401 - fixtures
+from tests.matrix.conftest import Make, make  # noqa: F401 - a fixture
 from tests.matrix.node import Node
 
 LARGEST_KIB = 128 * 1024

@@ -1,5 +1,5 @@
 """The nodes of tests/matrix."""
 
-from tests.matrix.conftest import agents, make
+from tests.matrix.conftest import make
 
-__all__ = ["agents", "make"]
+__all__ = ["make"]

@@ -1,33 +1,31 @@
-"""The template of the agents, once per session, and nodes."""
+"""Nodes, and pairs of faults that run beside each other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.matrix.agents import Agents
+from tests.matrix import pairs
+from tests.matrix.agents import FORKS, Agents
+from tests.matrix.faults import named
 from tests.matrix.node import Node
-from tests.matrix.running import Run
 
 HERE = Path(__file__).parent
 NAME = "name"
 """The parameter of tests that ask `run` for a pair."""
+AT_ONCE, WAITING = 8, 16
+"""Pairs at a time: those that need a core, of which there are fewer; and those that mostly wait."""
 Make = Callable[..., Node]
-
-
-@pytest.fixture(scope="session")
-def agents() -> Iterator[Agents]:
-    """Forks agents."""
-    with Agents() as found:
-        yield found
+Run = Callable[[str], None]
 
 
 @pytest.fixture
-def make(agents: Agents, tmp_path: Path) -> Iterator[Make]:
+def make(tmp_path: Path) -> Iterator[Make]:
     """Makes nodes, as Node takes its arguments."""
     with ExitStack() as stack:
 
@@ -35,16 +33,20 @@ def make(agents: Agents, tmp_path: Path) -> Iterator[Make]:
             name = options.setdefault("name", "n1")
             folder = tmp_path / name
             folder.mkdir()
-            return stack.enter_context(Node(folder, agents, **options))
+            return stack.enter_context(Node(folder, Agents(), **options))
 
         yield made
 
 
 @pytest.fixture(scope="session")
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """All pairs that the tests of this session ask for, many at a time."""
-    asked = [str(each.callspec.params[NAME]) for each in request.session.items
-             if isinstance(each, pytest.Function) and each.path.parent == HERE
-             and {NAME, "run"} <= set(each.fixturenames)]  # fmt: skip
-    with Run(dict.fromkeys(asked), tmp_path_factory.mktemp("pairs")) as found:
-        yield found
+def run(request: pytest.FixtureRequest) -> Iterator[Run]:
+    """All pairs that the tests of this session ask for, many at a time; raises what went wrong with one."""
+    asked = dict.fromkeys(
+        str(each.callspec.params[NAME]) for each in request.session.items
+        if isinstance(each, pytest.Function) and each.path.parent == HERE and {NAME, "run"} <= set(each.fixturenames)
+    )  # fmt: skip
+    with ProcessPoolExecutor(WAITING, FORKS) as waiting, ProcessPoolExecutor(AT_ONCE, FORKS) as others:
+        found = {name: (waiting if named(name).waits else others).submit(pairs.run, name) for name in asked}
+        yield lambda name: found[name].result(600)
+        for each in found.values():
+            each.cancel()

@@ -1,6 +1,6 @@
 """One node: the real agent's process, stand-ins for all that it talks to, faults on demand, and what became of it.
 
-    with Agents() as agents, Node(folder, agents) as node:
+    with Node(folder, Agents()) as node:
         node.start();  node.run("db", cpu="2");  node.settle()
         node.api.fault("away");  node.kill();  node.start()
         node.whole()                    every exclusive container is where it was
@@ -37,7 +37,7 @@ from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from tests import scraped
 from tests.matrix import judge as judging
-from tests.matrix.agents import Agent, Agents, Programs
+from tests.matrix.agents import Agent, Agents
 from tests.matrix.api_objects import Object, bound
 from tests.matrix.journal import EFFECTIVE, REFUSE, Journal, acting, beside, install
 from tests.matrix.judge import Told, told_of
@@ -78,7 +78,7 @@ class Node:
     """
 
     def __init__(
-        self, folder: Path, agents: Agents | Programs, *, machine: str = MACHINE,
+        self, folder: Path, agents: Agents, *, machine: str = MACHINE,
         settings: Mapping[str, Any] | None = None,
         nri: bool = True, podresources: bool = True, skew: float = 0.0, name: str = "n1", broken: str = "",
         find_within: float | None = None,

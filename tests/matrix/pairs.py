@@ -1,20 +1,17 @@
-"""One pair of faults, from a healthy node to a healthy node. Run by `tests.matrix.worker`."""
+"""One pair of faults, from a healthy node to a healthy node."""
 
 from __future__ import annotations
 
 import json
-import time
-import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from agent.kube.pod_report import ASSIGNMENT
 from agent.model.idset import CpuSet
+from tests import in_memory
 from tests.flow.claims import claim, device, result, slices
 from tests.matrix.agents import Agents
-from tests.matrix.faults import MOST, Pair
+from tests.matrix.faults import MOST, Pair, named
 from tests.matrix.node import HARDWARE, Node
 
 FOLLOWING = {"dra": {"enabled": True}}
@@ -58,52 +55,24 @@ PINNED = ("space/old", "space/db", "space/mesh")
 """Pods whose containers run from first to last; those of web are started again under the faults."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What became of a pair.
-
-    Attributes:
-        pair: its name.
-        wrong: what went wrong, "" for nothing.
-        log: what its agents logged, where something went wrong.
-        seconds, cpu: how long it took, and the CPU time of its agents.
-        looks: how often the agent looked at its node, at most, until what the fault allowed it was in order.
-    """
-
-    pair: str
-    wrong: str
-    log: str
-    seconds: float
-    cpu: float
-    looks: int = 0
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def run(pair: Pair, folder: Path, agents: Agents) -> Result:
-    """Never raises: a pair that cannot be run is one that went wrong."""
-    began, wrong, log, looks = time.monotonic(), "", "", 0
-    lives = []
-    try:
-        settings = {**FOLLOWING, **pair.row.settings, **pair.column.settings}
-        folder.mkdir()
-        skew = pair.row.skew or pair.column.skew
-        with Node(folder, agents, settings=settings, skew=skew, broken=pair.broken) as node:
-            lives = node.lives
+def run(name: str) -> None:
+    """Run a pair. Raises AssertionError with all that went wrong, and what the agents logged as a note."""
+    pair = named(name)
+    settings = {**FOLLOWING, **pair.row.settings, **pair.column.settings}
+    skew = pair.row.skew or pair.column.skew
+    with in_memory.folder("pair-") as folder:
+        home = folder / "node"
+        home.mkdir()
+        with Node(home, Agents(), settings=settings, skew=skew, broken=pair.broken) as node:
             try:
-                looks = _live(node, pair)
+                _live(node, pair)
             except AssertionError as error:
-                wrong = "\n".join([str(error), node.untrue(), *node.faults()])
-            finally:
-                log = node.words()
-    except Exception:  # noqa: BLE001 - whatever it is, it is this pair's, and the others go on
-        wrong = traceback.format_exc()
-    cpu = sum(each.cpu for each in lives)
-    return Result(pair.name, wrong, log if wrong else "", time.monotonic() - began, cpu, looks)
+                wrong = AssertionError("\n".join([str(error), node.untrue(), *node.faults()]))
+                wrong.add_note(node.words())
+                raise wrong from error
 
 
-def _live(node: Node, pair: Pair) -> int:
+def _live(node: Node, pair: Pair) -> None:
     row, column = pair.row, pair.column
     node.start()
     node.wait(lambda: node.runtime is None or node.runtime.connected, "NRI")
@@ -130,13 +99,13 @@ def _live(node: Node, pair: Pair) -> int:
     node.turns(2)
     if node.agent is not None and not node.agent.alive:
         node.start()
-    looks, lost = 0, "checkpoint lost" in {row.name, column.name}
+    lost = "checkpoint lost" in {row.name, column.name}
     if row.keeping and column.keeping:
-        looks = _judged(node, lambda: _off(node, before), "containers to be where they were", lost=lost)
+        _judged(node, lambda: _off(node, before), "containers to be where they were", lost=lost)
     elif row.name not in {"daemon-reload", "node rebooted"}:
         assert not _off(node, before), _off(node, before)
     if row.telling and column.telling:
-        looks = max(looks, _judged(node, node.untrue, "the truth", lost=lost))
+        _judged(node, node.untrue, "the truth", lost=lost)
 
     row.end(node)
     column.end(node)
@@ -145,11 +114,10 @@ def _live(node: Node, pair: Pair) -> int:
     node.settle()
     node.judge()
     assert not elsewhere(node, "old"), elsewhere(node, "old")
-    return looks
 
 
-def _judged(node: Node, wrong: Callable[[], str], what: str, *, lost: bool) -> int:
-    """Wait for what the agent has to bring about within MOST looks at its node; how many it took.
+def _judged(node: Node, wrong: Callable[[], str], what: str, *, lost: bool) -> None:
+    """Wait for what the agent has to bring about within MOST looks at its node.
 
     Those of an agent whose ledger is `lost` count from its first complete list of pods on: it writes nothing before.
     """
@@ -167,7 +135,6 @@ def _judged(node: Node, wrong: Callable[[], str], what: str, *, lost: bool) -> i
 
     node.wait(right, lambda: f"{what}: {last}", judging=True)
     assert looks <= MOST, f"{what}, after {looks} looks of the agent: {last}"
-    return looks
 
 
 def _off(node: Node, before: dict[tuple[str, str], str]) -> str:
