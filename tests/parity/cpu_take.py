@@ -13,7 +13,7 @@ from agent.model.rules import Compatibility, Rules
 from tests.parity.machines import machine_of, minor_of
 
 
-def answer(given: dict[str, Any]) -> dict[str, Any]:
+def answer(given: dict[str, Any], *, literally: bool = False) -> tuple[dict[str, Any], list[str]]:
     """What our algorithms take, in the shape of `expected`."""
     topology = CpuTopology.of(machine_of(given["machine"]))
     available, count = CpuSet.parse(given.get("available", "")).bits, given["count"]
@@ -37,5 +37,5 @@ def answer(given: dict[str, Any]) -> dict[str, Any]:
                 kubelet=how,
             )
     except CannotTake as error:
-        return {"error": str(error)}
-    return {"cpus": str(CpuSet(taken))}
+        return {"error": str(error)}, []
+    return {"cpus": str(CpuSet(taken))}, []

@@ -18,18 +18,8 @@ from tests.parity.merge import sentence
 from tests.parity.scenario import Json, Scenario
 
 
-def answer(given: Json) -> Json:
-    """What `expected` holds: why the policy would not start, or its totals and what each step did."""
-    return _run(given)[0]
-
-
-def broken(given: Json, got: Json) -> list[str]:
-    """Whatever the kubelet did, ours keeps its books: what is granted is what the blocks say."""
-    again, sentences = _run(given)
-    return [*sentences, *([] if again == got else ["two runs gave two answers"])]
-
-
-def _run(given: Json) -> tuple[Json, list[str]]:
+def answer(given: Json, *, literally: bool = False) -> tuple[Json, list[str]]:
+    """Why the policy would not start, or its totals and what each step did; and where ours breaks its own books."""
     try:
         scenario = MemoryScenario(given)
     except SettingsError as error:
@@ -70,21 +60,25 @@ class MemoryScenario(Scenario):
         return None if blocks is None else _blocks(blocks)
 
     def state(self) -> list[Json]:
-        """Every node's users, group, and free and granted bytes."""
-        return [
-            {
-                "id": book.id,
-                "assignments": book.users,
-                "cells": list(book.group),
-                "usage": {name: [book.free(name), book.reserved[name]] for name in sorted(book.total)},
-            }
-            for book in self.ledger.memory.nodes
-        ]
+        return books_of(self.ledger)
 
     def restart(self) -> Json:
         """The kubelet forgets what may be reused; ours never refuses its own books."""
         self.ledger = replace(self.ledger, memory=replace(self.ledger.memory, reusable=None))
         return {}
+
+
+def books_of(ledger: Ledger) -> list[Json]:
+    """Every node's users, group, and free and granted bytes."""
+    return [
+        {
+            "id": book.id,
+            "assignments": book.users,
+            "cells": list(book.group),
+            "usage": {name: [book.free(name), book.reserved.get(name, 0)] for name in sorted(book.total)},
+        }
+        for book in ledger.memory.nodes
+    ]
 
 
 def wrong_books(ledger: Ledger) -> list[str]:

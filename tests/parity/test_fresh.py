@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.parity.reading import Vector
-from tests.parity.running import run
+from tests.parity.reading import vectors_of
+from tests.parity.running import check
 from tests.peers.oracle import NoOracleError, generate, oracle
 
 
@@ -18,8 +18,4 @@ def test_fresh_merges_are_answered_alike() -> None:
         pytest.skip(str(why))
     made = generate(program, "merge", seed=20_260_101, count=150)
     assert len(made) > 100
-    report = run(
-        Vector(raw["family"], raw["id"], raw["input"], raw["expected"], tuple(raw.get("quirks", ())), raw["id"])
-        for raw in made
-    )
-    assert report.ok, [(each.vector.id, each.vector.expected, each.got) for each in report.shown]
+    check(vectors_of(made))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from agent.model.rules import Minor
-from tests.parity.reading import Vector, of_kubelet
-from tests.parity.running import run
+from tests.parity.reading import of_kubelet, vectors_of
+from tests.parity.running import check
 from tests.peers.oracle import EDGES, EDGES_38, NoOracleError, generate, oracle
 
 
@@ -22,7 +20,7 @@ def test_fresh_histories_are_answered_alike(family: str) -> None:
         pytest.skip(str(why))
     made = generate(program, family, seed=20_260_102, count=150, repeats=32)
     assert len(made) > 60
-    _check(made)
+    check(of_kubelet(vectors_of(made), Minor.V1_36))
 
 
 @pytest.mark.go
@@ -35,7 +33,7 @@ def test_rare_machines_are_answered_alike(family: str) -> None:
         pytest.skip(str(why))
     made = generate(program, family, seed=20_260_103, count=150, repeats=8, edges=EDGES)
     assert len(made) > 60
-    _check(made)
+    check(of_kubelet(vectors_of(made), Minor.V1_36))
 
 
 @pytest.mark.go
@@ -48,13 +46,4 @@ def test_what_kubelet_1_38_answers_by_rules_of_its_own(family: str) -> None:
         pytest.skip(str(why))
     made = generate(program, family, seed=20_260_104, count=150, repeats=8, edges=EDGES_38)
     assert len(made) > 60
-    _check(made, Minor.V1_38)
-
-
-def _check(made: list[dict[str, Any]], minor: Minor = Minor.V1_36) -> None:
-    vectors = (
-        Vector(raw["family"], raw["id"], raw["input"], raw["expected"], tuple(raw.get("quirks", ())), raw["id"])
-        for raw in made
-    )
-    report = run(of_kubelet(vectors, minor))
-    assert report.ok, [(each.vector.id, each.vector.expected, each.got) for each in report.shown]
+    check(of_kubelet(vectors_of(made), Minor.V1_38))

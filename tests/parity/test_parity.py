@@ -14,9 +14,9 @@ from agent.core.merge.order import Order
 from agent.model.hint import Hint, Stance
 from agent.model.idset import NodeSet
 from agent.model.rules import Minor, Policy, TopologyRules
-from tests.listed import merge_as_kubelet
+from tests.parity import running
+from tests.parity.merge import merge_as_kubelet
 from tests.parity.reading import of_kubelet, read_vectors
-from tests.parity.running import Difference, differing, run
 from tests.reference import vectors
 
 OWN = Path(__file__).parent / "vectors"
@@ -129,18 +129,8 @@ def test_merges_that_were_made_by_hand() -> None:
 
 
 def check(path: Path, minor: Minor = Minor.V1_36) -> None:
-    """Run a file of one kubelet's answers, and fail with the first differences."""
-    report = run(of_kubelet(read_vectors(path), minor))
-    assert report.ok, "\n".join([f"{path.name}: not all identical", *map(_told, report.shown)])
-
-
-def _told(difference: Difference) -> str:
-    if difference.crash:
-        return f"{difference.vector.id}: {difference.crash}"
-    places = differing(difference.vector.expected, difference.got)
-    return "\n  ".join(
-        [difference.vector.id, *difference.broken, *(f"{'.'.join(p)}: {e} != {g}" for p, e, g in places)]
-    )
+    """Run a file of one kubelet's answers."""
+    running.check(of_kubelet(read_vectors(path), minor))
 
 
 def _answer(provider: dict[str, list[list[object]] | None] | None) -> dict[str, tuple[Hint, ...] | Stance]:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations
 from random import Random
 
 from agent.core.merge.demand import Budget, Demand, Family, Need, fewest
 from agent.core.merge.masks import members
-from tests.listed import NEVER, Listed, single_nodes
+
+Listed = Collection[tuple[int | None, bool]]
+"""One resource's hints: (mask over positions, or None for any placement; preferred)."""
+NEVER: Listed = ((None, False),)
+"""What the kubelet puts in for an empty list (kubelet rule 3.3)."""
+MIXED = -1
+"""In the place of a mask: hints that are not all preferred, or of several masks."""
 
 
 @dataclass(frozen=True)
@@ -113,33 +119,37 @@ def _any_hint(r: Random, width: int, dense: float) -> tuple[int | None, bool]:
     return mask | (1 << width + 1 if r.random() < 0.03 else 0), r.random() < 0.3
 
 
-def size_of(some: Sequence[Listed]) -> int:
-    """How many permutations the kubelet would walk."""
-    total = 1
-    for hints in some:
-        total *= len(hints)
-    return total
-
-
 def by_product(
-    some: Sequence[Listed], everything: int, table: list[list[int]] | None, *, single: bool
+    some: Sequence[Listed], everything: int, table: list[list[int]] | None, *, single: bool = False
 ) -> tuple[int, bool]:
-    """The merge and its best combination, as kubelet rules 3.4 and 3.5 tell it, one permutation after the other."""
+    """The merge and its best combination, as kubelet rules 3.4 and 3.5 tell it: one candidate after the other."""
     if single:
-        some, table = [single_nodes(hints) for hints in some], None
-    goal = max(
-        (min(m.bit_count() for m, _ in h if m is not None) for h in some if any(m is not None for m, _ in h)),
-        default=0,
-    )
+        some, table = [[(m, p) for m, p in hints if p and (m is None or m.bit_count() == 1)] for hints in some], None
     best: tuple[int, bool] | None = None
-    for permutation in product(*some):
-        masks = [mask for mask, _ in permutation if mask is not None]
-        preferred = all(p for _, p in permutation) and len(set(masks)) <= 1
-        merged = everything
-        for mask in masks:
-            merged &= mask
-        best = _compare(best, (merged, preferred), goal, table)
+    for candidate in candidates(some, everything):
+        best = _compare(best, candidate, goal(some), table)
     return best or (everything, False)
+
+
+def goal(some: Sequence[Listed]) -> int:
+    """Find the largest of the lists' fewest node counts."""
+    fewest_of = (min((m.bit_count() for m, _ in hints if m is not None), default=0) for hints in some)
+    return max(fewest_of, default=0)
+
+
+def candidates(some: Sequence[Listed], everything: int) -> set[tuple[int, bool]]:
+    """What the permutations come to, each once: the masks' AND, and whether all are preferred and of one mask."""
+    found: set[tuple[int, int | None]] = {(everything, None)}
+    for hints in some:
+        found = {_with(merged, seen, *hint) for merged, seen in found for hint in hints}
+    return {(merged, seen != MIXED) for merged, seen in found}
+
+
+def _with(merged: int, seen: int | None, mask: int | None, preferred: bool) -> tuple[int, int | None]:  # noqa: FBT001 - of a hint
+    mixed = seen == MIXED or not preferred or (None not in (seen, mask) and seen != mask)
+    if mask is None:
+        return merged, MIXED if mixed else seen
+    return merged & mask, MIXED if mixed else mask
 
 
 def _compare(

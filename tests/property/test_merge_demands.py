@@ -16,9 +16,9 @@ from agent.core.merge.provider import Answer
 from agent.model.hint import IMPOSSIBLE, Hint
 from agent.model.rules import Policy, TopologyRules
 from tests.examples import examples
-from tests.listed import Listed, merge_lists, offer_of
+from tests.parity.merge import offer_of
 from tests.property import merge_cases
-from tests.property.merge_cases import Case
+from tests.property.merge_cases import Case, Listed, by_product
 
 CASES = st.randoms(use_true_random=False)
 
@@ -44,12 +44,11 @@ def merge(one: Case, policy: Policy, steps: int = 20_000) -> tuple[int | None, b
 def test_described_equals_listed(r: Random) -> None:
     """Tight families, repeated lists, shared amounts, named masks, sockets, distances: all three policies."""
     one = merge_cases.case(r)
-    order = Order(one.distances)
-    expected = merge_lists(one.lists(), one.everything, order)
+    expected = by_product(one.lists(), one.everything, one.distances)
     assert merge(one, Policy.BEST_EFFORT) == (*expected, True)
     refused = (None, False, True)
     assert merge(one, Policy.RESTRICTED) == ((*expected, True) if expected[1] else refused)
-    node, preferred = merge_lists(one.lists(), one.everything, order, single=True)
+    node, preferred = by_product(one.lists(), one.everything, one.distances, single=True)
     assert merge(one, Policy.SINGLE_NUMA_NODE) == (None if node == one.everything else node, preferred, True)
 
 
@@ -77,8 +76,7 @@ def test_a_tiny_budget_never_gives_a_wrong_mask(r: Random, steps: int) -> None:
     """What the docstring of agent.core.merge.merge promises of an answer that is not exact."""
     one = merge_cases.case(r)
     lists = one.lists()
-    order = Order(one.distances)
-    expected = merge_lists(lists, one.everything, order)
+    expected = by_product(lists, one.everything, one.distances)
     mask, preferred, exact = merge(one, Policy.BEST_EFFORT, steps)
     assert merge(one, Policy.BEST_EFFORT, steps) == (mask, preferred, exact)
     if exact:

@@ -16,7 +16,8 @@ from agent.core.merge.search import Bin, Search
 from agent.model.hint import IMPOSSIBLE, NO_PREFERENCE, Hint, Stance
 from agent.model.idset import NodeSet
 from agent.model.rules import Policy, TopologyRules
-from tests.listed import Given, merge_lists, offered
+from tests.parity.merge import Given, offered
+from tests.property.merge_cases import by_product
 
 
 def cpus(capacity: list[int], free: list[int], request: int) -> Demand:
@@ -158,7 +159,7 @@ def test_the_smallest_integer_wins_among_equal_distances() -> None:
     flat = [[10 if a == b else 20 for b in range(6)] for a in range(6)]
     one, two = (Demand(Family(0b111111, (Need(2, w),)), 2) for w in ((1, 1, 0, 0, 1, 1), (0, 0, 1, 1, 1, 1)))
     lists = [[(m.nodes.bits, False) for m in listed(d, Positions.of(range(6))) if m.nodes] for d in (one, two)]
-    want = merge_lists(lists, 0b111111, Order(flat))
+    want = by_product(lists, 0b111111, flat)
     got = merge(6, "best-effort", {"a": one, "b": two, "c": IMPOSSIBLE}, distances=flat)
     assert bits(got) == want
 

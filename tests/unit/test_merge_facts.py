@@ -12,7 +12,8 @@ from agent.core.merge.provider import Answer
 from agent.model.hint import ANY_NODES, IMPOSSIBLE, NO_PREFERENCE, Hint, Stance
 from agent.model.idset import NodeSet
 from agent.model.rules import Policy, TopologyRules
-from tests.listed import Given, Listed, and_product, least_count, merge_as_kubelet
+from tests.parity.merge import Given, merge_as_kubelet
+from tests.property.merge_cases import Listed, goal
 
 FOUR = [[10, 11, 12, 12], [11, 10, 12, 12], [12, 12, 10, 11], [12, 12, 11, 10]]
 NOTHING: Answer = Stance.NO_PREFERENCE
@@ -97,8 +98,8 @@ def test_of_two_candidates_that_are_not_preferred(goal: int, current: str, candi
 def test_the_goal_is_the_largest_of_the_smallest_counts() -> None:
     """The B facts of kubelet rule 3.7; lists without masks do not count."""
     lists: list[Listed] = [[(0b11, False), (0b111, False)], [(0b111, True), (0b1111, False)], [(None, True)]]
-    assert least_count(lists) == 3
-    assert least_count([]) == 0
+    assert goal(lists) == 3
+    assert goal([]) == 0
 
 
 def test_average_distances_decide_between_equal_counts() -> None:
@@ -164,32 +165,8 @@ def test_masks_without_a_common_node_leave_the_default() -> None:
     assert shown(merge(2, "best-effort", {"a": hints("0n")}, {"b": hints("1n")})) == "01n admit"
 
 
-def test_counting_is_exact_with_more_choices_than_a_lane_holds() -> None:
-    """16 nodes, five lists of all masks: 2^80 choices, so the counts are cut back on the way."""
-    everything = (1 << 16) - 1
-    full = set(range(1, 1 << 16))
-    assert set(and_product([full] * 5, everything)) == full
-
-
-def test_counting_and_sets_agree() -> None:
-    """T3: the same ANDs by counting lanes and pair by pair; the family is wide enough to be counted."""
-    everything = (1 << 8) - 1
-    families = [{mask for mask in range(1, 256) if mask * step % 7 < 3} for step in (3, 5, 6)]
-    reached = {everything}
-    for family in families:
-        reached = {a & b for a in reached for b in family} - {0}
-    assert set(and_product(families, everything)) == reached
-
-
 def test_a_list_of_hints_beside_a_demand_keeps_what_it_does_not_prefer() -> None:
     """Where one offer is described and one is listed, a hint that is not preferred does not become so."""
     described = {"cpu": Demand(Family(0b11, (Need(1, (4, 4)),)), size=1)}
     assert shown(merge(2, "restricted", described, {"gpu": hints("0n 1p")})) == "1p admit"
     assert shown(merge(2, "restricted", described, {"gpu": hints("0n")})).endswith("refuse")
-
-
-@pytest.mark.parametrize("width", [15, 16, 17])
-def test_large_lists_are_counted_without_a_carry(width: int) -> None:
-    """One node or another, and every set there is, the empty one too: as many as fit the counters, and more."""
-    nodes = [1 << node for node in range(width)]
-    assert set(and_product([nodes, range(1 << width)], (1 << width) - 1)) == set(nodes)

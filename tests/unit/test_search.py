@@ -12,7 +12,7 @@ from agent.core.merge.search import Bin, Search
 from agent.model.hint import IMPOSSIBLE
 from agent.model.idset import NodeSet
 from agent.model.rules import Policy, TopologyRules
-from tests.listed import NEVER, Listed, merge_lists
+from tests.property.merge_cases import NEVER, Listed, by_product
 
 FLAT = [[10, 20, 20], [20, 10, 20], [20, 20, 10]]
 LOPSIDED = [[10, 20, 12, 11], [12, 10, 12, 12], [12, 20, 10, 12], [12, 11, 11, 10]]
@@ -59,7 +59,7 @@ def test_one_wrong_rule_would_show(
         [(hint.nodes.bits, hint.preferred) for hint in listed(demand, positions) if hint.nodes] for demand in demands
     ]
     order = Order(distances)
-    wanted = merge_lists([*lists, NEVER] if hopeless else lists, positions.everything, order)
+    wanted = by_product([*lists, NEVER] if hopeless else lists, positions.everything, distances)
     said: list[Answer] = [{"r": demand} for demand in demands]
     rules = TopologyRules(Policy.BEST_EFFORT, prefer_closest=True)
     merged = merge_answers([*said, {"r": IMPOSSIBLE}] if hopeless else said, positions, rules, order)

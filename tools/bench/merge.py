@@ -2,8 +2,8 @@
 
 The Go oracle measures the merge of kubelet 1.36, as it is until 1.37, of lists that hold every mask (Go walks their
 product, whatever is in it; 1.38 looks among preferred hints first: `tools.bench.kubelets`);
-ours merges the same lists written out, and as demands, which is what runs in production. Two columns each: as they
-are (a mask is preferred by all), and with nothing preferred in common, which is ours at its worst and the same to Go.
+ours merges the same lists as demands. Two columns: as they are (a mask is preferred by all), and with nothing
+preferred in common, which is ours at its worst and the same to Go.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from typing import Any
 
 import click
 
-from agent.core.merge.demand import Budget, Demand, Family, Need, Positions, listed
+from agent.core.merge.demand import Budget, Demand, Family, Need, Positions
 from agent.core.merge.merge import merge_answers
 from agent.core.merge.order import Order
 from agent.core.merge.provider import Answer
 from agent.model.hint import IMPOSSIBLE, Stance
 from agent.model.rules import Policy, TopologyRules
-from tests.listed import Listed, merge_lists
 from tests.peers.oracle import NoOracleError, bench, oracle
 from tools.bench.machines import HARD, ORDINARY, Scene, near
 
@@ -42,15 +41,13 @@ class Row:
     nodes: int
     lists: int
     go: float
-    as_lists: float
-    as_lists_not_preferred: float
     as_demands: float
     as_demands_not_preferred: float
 
     @property
     def ours(self) -> tuple[float, ...]:
         """All columns of ours."""
-        return self.as_lists, self.as_lists_not_preferred, self.as_demands, self.as_demands_not_preferred
+        return self.as_demands, self.as_demands_not_preferred
 
     @property
     def missed(self) -> bool:
@@ -88,15 +85,6 @@ def _row(result: dict[str, Any]) -> Row:
     order = Order([[10 + 2 * abs(a - b) for b in range(nodes)] for a in range(nodes)] if closest else None)
     everything = (1 << nodes) - 1
     demand = Demand(Family(everything, (Need(1, (1,) * nodes),)), size=1)
-    hints: list[tuple[int | None, bool]] = [
-        (hint.nodes.bits, hint.preferred) for hint in listed(demand, Positions.of(range(nodes))) if hint.nodes
-    ]
-    no_hints: list[tuple[int | None, bool]] = [(mask, False) for mask, _ in hints]
-    single = policy is Policy.SINGLE_NUMA_NODE
-
-    def of_lists(each: Listed) -> float:
-        return seconds(lambda: merge_lists([each] * count, everything, order, single=single))
-
     rules = TopologyRules(policy, prefer_closest=closest)
     positions = Positions.of(range(nodes))
 
@@ -109,8 +97,6 @@ def _row(result: dict[str, Any]) -> Row:
         nodes,
         count,
         result["ns_per_op"] / 1e9,
-        of_lists(hints),
-        of_lists(no_hints),
         of_demands(),
         of_demands({"impossible": IMPOSSIBLE}),
     )
@@ -157,7 +143,7 @@ def main(*, only_ours: bool) -> None:
 
 def _against_go(rows: Iterator[Row]) -> bool:
     click.echo("microseconds per merge (times faster than Go); ! = goal missed")
-    click.echo(f"{'case':42}{'Go':>12}{'lists':>19}{'not preferred':>19}{'demands':>19}{'not preferred':>19}")
+    click.echo(f"{'case':42}{'Go':>12}{'ours':>19}{'not preferred':>19}")
     missed = False
     for row in rows:
         cells = "".join(f"{t * 1e6:>9.1f} {f'({row.go / t:,.1f}x)':>9}" for t in row.ours)
