@@ -10,10 +10,9 @@ import sys
 from pathlib import Path
 
 from tests.referee.generate import answered, generate
-from tests.referee.sequence import read
-from tests.referee.writing import text_of
+from tests.referee.sequence import read, text_of
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
-        sequence = generate(int(name))[0] if name.isdecimal() else read(Path(name))
-        sys.stdout.write(text_of(sequence, answered(sequence)))
+        sequence = generate(int(name)) if name.isdecimal() else answered(read(Path(name)))
+        sys.stdout.write(text_of(sequence))

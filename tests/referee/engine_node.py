@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.core.devices.kubelet import Offered
+from agent.core.request.amounts import pod_limits
 from agent.host.standin import container_id
 from agent.model.cgroup import Cgroup
 from agent.model.idset import NodeSet
-from agent.model.pod import Container, ContainerKind, Pod, Qos
+from agent.model.pod import ContainerKind, Pod
 from agent.model.podspec import pod_from
 from agent.settings import parse
 from tests.flow.world import MemoryStore, World
-from tests.referee.manifests import manifest_of
 from tests.referee.running import ANY, SHARED, Admitted, Has, Refused
-from tests.referee.sequence import Sequence, Step
+from tests.referee.sequence import Sequence, Step, manifest_of
 from tests.referee.shapes import MEMORY, config_of, description
 
 PERIOD = 100_000
@@ -66,7 +66,7 @@ class EngineNode:
             self.given.pop(pod.uid, None)
             return Refused(str(refusal.reason), refusal.message)
         path = self.world.tree.add_pod(pod.uid, pod.qos)
-        self._limit(path, self._pod_limit(pod))
+        self._limit(path, _limit_of(pod))
         had = {}
         for container in pod.containers:
             number = container_id(pod.uid, container.name)
@@ -147,34 +147,11 @@ class EngineNode:
         quota = max(LEAST, milli * self.period // 1000) if milli else "max"
         self.world.tree.kernel_write(path, "cpu.max", f"{quota} {self.period}")
 
-    @staticmethod
-    def _pod_limit(pod: Pod) -> int:
-        """Of the pod as a whole, or all its containers', none if one of them has none.
 
-        Kubelet rules 7.4 (CPU time) and 8.2 (effective requests).
-        """
-        if pod.qos is Qos.BEST_EFFORT:
-            return 0
-        if pod.limits and "cpu" in pod.limits:
-            return pod.limits["cpu"]
-        if not all(each.limits.get("cpu") for each in pod.containers):
-            return 0
-        return max(_running(pod.containers), _starting(pod.containers))
-
-
-def _running(containers: tuple[Container, ...]) -> int:
-    return sum(each.limits["cpu"] for each in containers if each.kind is not ContainerKind.INIT)
-
-
-def _starting(containers: tuple[Container, ...]) -> int:
-    """The most that one init container and the sidecars before it may use."""
-    sidecars, most = 0, 0
-    for each in containers:
-        if each.kind is ContainerKind.SIDECAR:
-            sidecars += each.limits["cpu"]
-        elif each.kind is ContainerKind.INIT:
-            most = max(most, sidecars + each.limits["cpu"])
-    return most
+def _limit_of(pod: Pod) -> int:
+    """Find what a pod may use as a whole, 0 where one of its containers has no limit (kubelet rule 7.4)."""
+    limited = "cpu" in (pod.limits or {}) or all(each.limits.get("cpu") for each in pod.containers)
+    return pod_limits(pod)["cpu"] if limited else 0
 
 
 def _short(quota: str) -> str:

@@ -10,18 +10,14 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
 from agent.core.machines.synthetic import parse_synthetic
 from agent.core.request.amounts import pod_requests
 from agent.model.podspec import pod_from
 from tests.parity.node import Scenario
 from tests.referee import vectors
-from tests.referee.manifests import manifest_of
-from tests.referee.running import Seen
-from tests.referee.sequence import Sequence, Step, sequence_of
+from tests.referee.running import Admitted, Refused
+from tests.referee.sequence import Expected, Sequence, Step, manifest_of
 from tests.referee.shapes import MEMORY, description
-from tests.referee.writing import text_of
 
 CONFIGS: tuple[dict[str, Any], ...] = (
     {},
@@ -48,8 +44,8 @@ KEPT_MILLI = 2000
 CPUS = ("1", "1", "2", "2", "3", "4", "5", "500m", "1500m", "250m")
 
 
-def generate(seed: int, steps: int = 10, config: dict[str, Any] | None = None) -> tuple[Sequence, tuple[Seen, ...]]:
-    """A sequence and what our core answers, which is also what it expects.
+def generate(seed: int, steps: int = 10, config: dict[str, Any] | None = None) -> Sequence:
+    """A sequence that expects what our core answers.
 
     Args:
         seed: any number.
@@ -75,8 +71,7 @@ def generate(seed: int, steps: int = 10, config: dict[str, Any] | None = None) -
             continue
         made.append(step)
     draft = Sequence(name=f"random-{seed}", about=f"Random pods of seed {seed}.", config=chosen, steps=tuple(made))
-    trace = answered(draft)
-    return sequence_of(yaml.safe_load(text_of(draft, trace)), draft.name, draft.name), trace
+    return Sequence.model_validate(answered(draft).model_dump(exclude_defaults=True))
 
 
 def overfull(steps: list[Step], machine: str) -> bool:
@@ -95,9 +90,25 @@ def overfull(steps: list[Step], machine: str) -> bool:
     return any(sum(each.get(name, 0) for each in there.values()) > limit for name, limit in limits.items())
 
 
-def answered(sequence: Sequence, memory: str = MEMORY[-1]) -> tuple[Seen, ...]:
-    """What our pure core answers."""
-    return vectors.trace_of(sequence, Scenario(vectors.vector_of(sequence, memory)).run())
+def answered(sequence: Sequence) -> Sequence:
+    """The sequence in which every step expects what our pure core answers; quotas and parts of messages stay."""
+    trace = vectors.trace_of(sequence, Scenario(vectors.vector_of(sequence)).run())
+    steps = (
+        step.model_copy(update={"shared": seen.shared, **_brought(step, seen.outcome)})
+        for step, seen in zip(sequence.steps, trace, strict=True)
+    )
+    return sequence.model_copy(update={"steps": tuple(steps)})
+
+
+def _brought(step: Step, outcome: Admitted | Refused | None) -> dict[str, Any]:
+    if isinstance(outcome, Refused):
+        return {"expect": None, "refused": outcome.reason}
+    if outcome is None:
+        return {}
+    quotas = {name: each.quota for name, each in (step.expect or {}).items()}
+    found = outcome.containers.items()
+    expect = {name: Expected(cpus=has.cpus, mems=has.mems, quota=quotas.get(name)) for name, has in found}
+    return {"expect": expect, "refused": "", "says": ""}
 
 
 def _delete(pod: str) -> Step:

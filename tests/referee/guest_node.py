@@ -17,9 +17,8 @@ from tests.lab import agent, reading
 from tests.lab.cluster import Object
 from tests.lab.needs import LabError, PromiseError
 from tests.referee.ground import DECIDED, PATIENCE, Ground, wait
-from tests.referee.manifests import manifest_of
 from tests.referee.running import ANY, SHARED, Admitted, Has, Refused
-from tests.referee.sequence import Sequence, Step
+from tests.referee.sequence import Sequence, Step, manifest_of
 from tests.referee.shapes import config_of, description
 
 STAY = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"

@@ -33,11 +33,20 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import yaml
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from agent.errors import MalformedError
 from agent.model.idset import IdSet
 from tests.referee.shapes import BASE, MACHINES
+from tests.world.manifests import manifest
 
 FOLDER = Path(__file__).parents[1] / "lab" / "sequences"
 SHARED, ANY = "shared", "any"
@@ -94,6 +103,11 @@ class Resources(Part):
         both = {key: value for key, value in given.items() if key != "sidecar"}
         return {"requests": both, "limits": both, "sidecar": given.get("sidecar", False)}
 
+    @model_serializer
+    def _shortest(self) -> dict[str, Any]:
+        body = dict(self.limits) if self.requests == self.limits else self.body()
+        return {**body, "sidecar": True} if self.sidecar else body
+
     def body(self) -> dict[str, dict[str, str]]:
         parts = {"requests": dict(self.requests), "limits": dict(self.limits)}
         return {key: value for key, value in parts.items() if value}
@@ -118,7 +132,7 @@ class Step(Part):
     containers: Mapping[Name, Resources] = Field(default_factory=dict)
     resources: Resources | None = None
     expect: Mapping[Name, Expected] | None = None
-    pod_quota: Annotated[Quantity | None, Field(validation_alias=AliasChoices("pod quota", "pod_quota"))] = None
+    pod_quota: Annotated[Quantity | None, Field(alias="pod quota")] = None
     refused: str = ""
     says: str = ""
     shared: Pool
@@ -194,6 +208,18 @@ class Sequence(Part):
         return self
 
 
+def manifest_of(step: Step, *, created: int = 0) -> dict[str, Any]:
+    """The pod of a step that creates, as the API server keeps it; name and uid are the step's."""
+    made = {
+        name: {"name": name, "image": "example.com/x", "resources": each.body()}
+        | ({"restartPolicy": "Always"} if each.sidecar else {})
+        for name, each in (*step.init.items(), *step.containers.items())
+    }
+    inits = [made[name] for name in step.init]
+    body = manifest(step.create, *(made[name] for name in step.containers), inits=inits, created=created)
+    return {**body, "spec": body["spec"] | ({"resources": step.resources.body()} if step.resources else {})}
+
+
 def read(path: Path) -> Sequence:
     """A file as a sequence; raises BadSequenceError."""
     try:
@@ -202,20 +228,21 @@ def read(path: Path) -> Sequence:
         raise BadSequenceError(f"{path}: cannot be read: {error}") from error
     if not isinstance(given, dict):
         raise BadSequenceError(f"{path}: is no mapping; it starts with about: and has steps:")
-    return sequence_of(given, path.stem, str(path))
-
-
-def sequence_of(given: Mapping[str, Any], name: str, origin: str) -> Sequence:
-    """A document as a sequence; raises BadSequenceError."""
     try:
-        return Sequence.model_validate({**given, "name": name})
+        return Sequence.model_validate({**given, "name": path.stem})
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part + 1 if isinstance(part, int) else part) for part in first["loc"])
         more = f" (and {len(error.errors()) - 1} more)" if len(error.errors()) > 1 else ""
         raise BadSequenceError(
-            f"{origin}: {place or 'file'}: {first['msg'].removeprefix('Value error, ')}{more}"
+            f"{path}: {place or 'file'}: {first['msg'].removeprefix('Value error, ')}{more}"
         ) from error
+
+
+def text_of(sequence: Sequence) -> str:
+    """A sequence as a file."""
+    body = sequence.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"name"})
+    return yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=116)
 
 
 def read_all(folder: Path = FOLDER) -> tuple[Sequence, ...]:

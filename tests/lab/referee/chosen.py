@@ -18,7 +18,7 @@ RANDOM = len(CONFIGS) if ALL else 3
 def chosen() -> list[Sequence]:
     """In the order of their settings."""
     files = [each for each in read_all() if each.machine == "lab" and (ALL or {"core", "run"} & {*each.tags})]
-    made = [generate(SEED + index, config=CONFIGS[index])[0] for index in range(RANDOM)]
+    made = [generate(SEED + index, config=CONFIGS[index]) for index in range(RANDOM)]
     return sorted([*files, *made], key=lambda each: (_key(each), each.name))
 
 
