@@ -1,27 +1,13 @@
-"""A random walk over what befalls a node and its agent, with a judge of one page (`walk_judge`).
-
-    python -m tests.property.walk SECONDS [SEED]    walks that long, and ends with 1 at the first thing that is wrong
-
-It prints the walk that led there, step by step; `--shrink` looks for a shorter one first.
-"""
+"""A random walk over what befalls a node and its agent, with a judge of one page (`walk_judge`)."""
 
 from __future__ import annotations
 
-import argparse
 import errno
 import functools
-import logging
-import shutil
-import sys
-import tempfile
-import time
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
-import hypothesis
-import pytest
-from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -29,10 +15,10 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from agent.core.machines.synthetic import parse_synthetic
+from tests import in_memory
 from tests.property.walk_node import ENDED, LAYOUTS, SYSTEM, Bound, Box, Node, amount
 from tests.world.manifests import container, manifest
 
@@ -45,7 +31,6 @@ POLICIES = ["best-effort", "best-effort", "none", "single-numa-node", "single-nu
 WHICH = st.integers(0, 7)
 """Which of the pods that may be meant."""
 CPUS = st.sampled_from(["1", "2", "3", "3", "4", "5", "500m"])
-MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made below it
 MOST = 7
 """Pods that live at once."""
 ERRORS = [errno.EBUSY, errno.EACCES, errno.EINVAL, errno.ENOSPC, errno.EIO]
@@ -131,7 +116,8 @@ class Walk(RuleBasedStateMachine):
         self.past: list[str] = []
         self.faults: dict[str, tuple[int, Callable[[], None]]] = {}
         """What is wrong for a while: steps that are left, and how it ends."""
-        self.folder = Path(tempfile.mkdtemp(prefix="walk-", dir=MEMORY if MEMORY.is_dir() else None))
+        self.left = ExitStack()
+        self.folder = self.left.enter_context(in_memory.folder("walk-"))
 
     @initialize(
         layout=st.sampled_from(["v2", "v2", *LAYOUTS]), machine=st.sampled_from([MACHINES[0], *MACHINES]),
@@ -156,7 +142,7 @@ class Walk(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "node") and self.node.alive:
             self.node.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.left.close()
 
     @invariant()
     def right(self) -> None:
@@ -523,49 +509,15 @@ class Walk(RuleBasedStateMachine):
         self.node.now += seconds
 
 
-def settings(count: int, steps: int = 30, *, shrink: bool = True) -> hypothesis.settings:
-    """What the walk runs with: no limit of time for one step, since the machine may be busy."""
-    phases = [Phase.explicit, Phase.generate, *([Phase.shrink] if shrink else [])]
-    return hypothesis.settings(
-        max_examples=count, stateful_step_count=steps, deadline=None, database=None, phases=phases,
-        report_multiple_bugs=False, suppress_health_check=list(HealthCheck), print_blob=False,
-    )  # fmt: skip
+def begun(
+    walk: Walk, *pods: tuple[str, str, bool], policy: str = "best-effort", wish: str = "run", nri: bool = True
+) -> None:
+    """A node of two sockets with pods that run."""
+    walk.begin(layout="v2", machine=MACHINES[0], policy=policy, wish=wish, pods=list(pods), nri=nri)
+    walk.right()
 
 
-def walk(seconds: float, seed: int, *, shrink: bool = False, told: Callable[[str], None] = print) -> bool:
-    """Walk for so long; whether nothing was wrong. What was is raised by Hypothesis with the walk that led there."""
-    began, count = time.monotonic(), 0
-    while time.monotonic() - began < seconds:
-        chunk = hypothesis.seed(seed + count)(type("Walk", (Walk,), {}))
-        try:
-            run_state_machine_as_test(chunk, settings=settings(10, shrink=shrink))
-        except (AssertionError, hypothesis.errors.Flaky) as error:
-            found = [error, *getattr(error, "exceptions", ())][-1]
-            told(f"seed {seed + count}, after {time.monotonic() - began:.0f} s: {found}")
-            return False
-        count += 1
-    told(
-        f"nothing wrong in {10 * count} walks of {time.monotonic() - began:.0f} s, seeds {seed} to {seed + count - 1}"
-    )
-    return True
-
-
-def main() -> int:
-    """The command."""
-    parser = argparse.ArgumentParser(prog="python -m tests.property.walk", description=__doc__)
-    parser.add_argument("seconds", type=float)
-    parser.add_argument("seed", type=int, nargs="?", default=1)
-    parser.add_argument("--shrink", action="store_true", help="look for a shorter walk")
-    parser.add_argument("--back", default="", help="bring a known fault back first, by its name in walk_known")
-    asked = parser.parse_args()
-    logging.disable(logging.CRITICAL)
-    with pytest.MonkeyPatch.context() as patch:
-        if asked.back:
-            from tests.property.walk_known import KNOWN  # noqa: PLC0415 - it imports this module
-
-            KNOWN[asked.back].back(patch)
-        return 0 if walk(asked.seconds, asked.seed, shrink=asked.shrink) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def then(walk: Walk, event: Callable[..., None], **found: Any) -> None:  # noqa: ANN401 - of several types
+    """The next step of a walk."""
+    event(**found)
+    walk.right()
