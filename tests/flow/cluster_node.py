@@ -6,16 +6,18 @@ start (the Node, its pods, their namespaces) and nothing else: the watch never c
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
+
+from aiohttp import web
 
 from agent.app.cluster.build import ClusterOptions, ClusterService, cluster_node
 from agent.app.service.edges import OFF, NodeEdges, Sockets
@@ -26,6 +28,8 @@ from agent.kube.access import ApiAccess
 from tests import patience, scraped
 from tests.flow.serving import in_thread
 from tests.flow.world import MemoryStore, World
+from tests.matrix.http_server import HttpServer
+from tests.matrix.loop import Loop
 
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"
 AWAY = "http://127.0.0.1:1"
@@ -48,43 +52,20 @@ class StandInApi:
     kind: str = ""
 
     def __enter__(self) -> Self:
-        api = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                parts = urlsplit(self.path)
-                api.asked.append((parts.path, parse_qs(parts.query)))
-                api.closing.wait(max((wait for key, wait in api.slow.items() if key in parts.path), default=0.0))
-                status, body = api.answer(parts.path)
-                text = body if isinstance(body, bytes) else json.dumps(body).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(text)))
-                if api.kind:
-                    self.send_header("Content-Type", api.kind)
-                self.end_headers()
-                self.wfile.write(text)
-
-            do_PATCH = do_GET  # noqa: N815 - http.server's name
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
-                pass
-
-        self.closing = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
+        self._http = HttpServer(self.serve)
+        self.url = str(Loop.shared().run(self._http.open()))
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.closing.set()
-        self._server.shutdown()
-        self._server.server_close()
+        Loop.shared().run(self._http.end())
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+    async def serve(self, request: web.Request) -> web.Response:
+        """Answer a request; in the loop of all stand-ins."""
+        self.asked.append((request.path, parse_qs(request.query_string)))
+        await asyncio.sleep(max((wait for key, wait in self.slow.items() if key in request.path), default=0.0))
+        status, body = self.answer(request.path)
+        text = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return web.Response(status=status, body=text, content_type=self.kind or None)
 
     def answer(self, path: str) -> tuple[int, dict[str, Any] | bytes]:
         """Status and body; bytes are sent as they are."""

@@ -164,7 +164,7 @@ def test_topology_that_cannot_be_put_together_is_tried_again(tmp_path: Path) -> 
         return world.engine.snapshot
 
     loop = TopologyLoop(
-        TopologyPublisher(api), "n1", snapshot=snapshot, node_uid=lambda: "u",  # type: ignore[arg-type] # what is used
+        TopologyPublisher(api), "n1", snapshot=snapshot, node_uid=lambda: "u",
         enforcing=lambda: True, problem=problems.append, every=0.01,
     )  # fmt: skip
     before = set(threading.enumerate())
@@ -190,7 +190,7 @@ def test_a_look_at_a_pod_that_goes_wrong_ends_no_publisher() -> None:
         raise ZeroDivisionError("of a kind that nobody expects")
 
     api.answer = answer
-    publisher = Publisher(api, "n1", clock=lambda: now[0])  # type: ignore[arg-type] # what of the client is used
+    publisher = Publisher(api, "n1", clock=lambda: now[0])
     for name in ("odd", "good"):
         publisher.publish(PodReport(name, "ns", name, {"numalign.io/cpus": "1"}, "True", "Aligned", "1"))
     for _ in range(20):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import KubeError
+from agent.kube.client import KubeClient
 from agent.kube.pod_report import CONDITION, PodReport, carried
 from agent.kube.publishing.pod_reporter import PodReporter
 from agent.kube.publishing.publisher import Publisher, Regarding
@@ -29,8 +30,8 @@ Request = tuple[str, str, Any]
 Answer = Callable[[str, str, Any], Mapping[str, Any] | None]
 
 
-class Api:
-    """An API server of the test's choice, as `agent.kube.client.KubeClient` speaks to it."""
+class Api(KubeClient):
+    """A client whose API server answers as the test wants."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -41,24 +42,6 @@ class Api:
         with self._lock:
             self.requests.append((method, path, body))
         return dict(self.answer(method, path, body) or {})
-
-    def get(self, path: str, **_: object) -> dict[str, Any]:
-        return self.call("GET", path)
-
-    def pod(self, namespace: str, name: str) -> dict[str, Any]:
-        return self.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
-
-    def patch_pod(self, namespace: str, name: str, uid: str, patch: Mapping[str, Any]) -> dict[str, Any]:
-        return self.call(
-            "PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}",
-            {**patch, "metadata": {**patch.get("metadata", {}), "uid": uid}},
-        )  # fmt: skip
-
-    def evict(self, namespace: str, name: str, uid: str) -> None:
-        self.call("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", {"uid": uid})
-
-    def create_event(self, namespace: str, event: Mapping[str, Any]) -> None:
-        self.call("POST", f"/api/v1/namespaces/{namespace}/events", event)
 
     # ---- what was asked
 
@@ -90,8 +73,7 @@ class Desk:
         self.api, self.now, self.refused, self.dropped = Api(), 1000.0, Counter[str](), Counter[str]()
         self.api.answer = answer
         self.publisher = Publisher(
-            self.api,  # type: ignore[arg-type] # what of the client is used
-            "n1", clock=lambda: self.now, refused=lambda what: self.refused.update([what]),
+            self.api, "n1", clock=lambda: self.now, refused=lambda what: self.refused.update([what]),
             dropped=lambda why: self.dropped.update([why]),
         )  # fmt: skip
 
@@ -121,7 +103,7 @@ class Told:
 
     def __init__(self, folder: Path, *, defaults: Mapping[str, str] | None = None, **options: Any) -> None:  # noqa: ANN401 - the World's
         self.api, self.health = Api(), Health()
-        self.publisher = Publisher(self.api, "n1")  # type: ignore[arg-type] # what of the client is used
+        self.publisher = Publisher(self.api, "n1")
         self.asked: dict[str, int] = {}  # pod -> requests that were sent before its first word was handed over
         self._note_words()
         about = Regarding("Node", "", "n1", "n1")

@@ -15,20 +15,11 @@ from agent.core.machines.synthetic import parse_synthetic
 from agent.host.archives import open_root
 from agent.host.record import record
 from agent.model.idset import CpuSet
-from tests.replay.odd_machine import CPU, NODE, Odd
+from tests.replay.odd_machine import CPU, NODE, Odd, share, share_l3
 from tests.replay.odd_numbers import NUMBERS
 from tests.replay.trees import link, mask, put, write_tree
 
 PLACE = Path(__file__).with_name("odd")
-
-
-def _caches_of_sockets(root: Path) -> None:
-    """Sub-NUMA clustering: two nodes of a socket share its L3 cache, as kernels before 6.10 show it."""
-    for cpu in range(16):
-        place = f"{CPU}/cpu{cpu}/cache/index3"
-        socket = CpuSet.of(*range(cpu // 8 * 8, cpu // 8 * 8 + 8))
-        for name, text in (("shared_cpu_list", socket), ("shared_cpu_map", mask(socket)), ("id", cpu // 8)):
-            put(root, f"{place}/{name}", text)
 
 
 def _no_caches(root: Path) -> None:
@@ -62,9 +53,7 @@ def _node_offline(root: Path) -> None:
 
 def _torn_package(root: Path) -> None:
     """CPU 3 says that it is alone in its package; its id is that of CPUs 0 to 2 (x86, where an id cannot repeat)."""
-    for name in ("core_siblings", "package_cpus"):
-        put(root, f"{CPU}/cpu3/topology/{name}", mask(CpuSet.of(3)))
-        put(root, f"{CPU}/cpu3/topology/{name}_list", 3)
+    share(root, "3", "core_siblings", "package_cpus")
     put(root, "proc/cpuinfo", "vendor_id\t: GenuineIntel")
 
 
@@ -83,25 +72,15 @@ def _missing_cpus(root: Path) -> None:
     """CPUs 3 and 6 were never there: no folders, and lists with holes."""
     for cpu in (3, 6):
         rmtree(root / CPU / f"cpu{cpu}")
-    there = CpuSet.parse("0-2,4-5,7")
+    there, packages = CpuSet.parse("0-2,4-5,7"), ("0-2", "4-5,7")
     for name in ("online", "present", "possible"):
         put(root, f"{CPU}/{name}", there)
-    _nodes(root, CpuSet.parse("0-2"), CpuSet.parse("4-5,7"), links=False)
+    _nodes(root, *map(CpuSet.parse, packages), links=False)
+    for each in packages:
+        share(root, each, "package_cpus")
     for cpu in there:
-        for name, cpus in (("core", CpuSet.of(cpu)), ("package", CpuSet.parse("0-2" if cpu < 4 else "4-5,7"))):
-            put(root, f"{CPU}/cpu{cpu}/topology/{name}_cpus", mask(cpus))
-            put(root, f"{CPU}/cpu{cpu}/topology/{name}_cpus_list", cpus)
-    for cpu in there:
+        share(root, str(cpu), "core_cpus")
         rmtree(root / CPU / f"cpu{cpu}/cache", ignore_errors=True)
-
-
-def _uneven_caches(root: Path) -> None:
-    """The first cache has six CPUs, the second two."""
-    for cpu in range(8):
-        shared = CpuSet.parse("0-5" if cpu < 6 else "6-7")
-        place = f"{CPU}/cpu{cpu}/cache/index3"
-        for name, text in (("shared_cpu_list", shared), ("shared_cpu_map", mask(shared)), ("id", int(cpu > 5))):
-            put(root, f"{place}/{name}", text)
 
 
 ODD = (
@@ -110,7 +89,7 @@ ODD = (
         {"packages": [[*range(8)], [*range(8, 16)]], "l3": [[*range(8)], [*range(8, 16)]],
          "distances": {"nodes": [0, 1, 2, 3],
                        "matrix": [[10, 11, 21, 21], [11, 10, 21, 21], [21, 21, 10, 11], [21, 21, 11, 10]]}},
-        _caches_of_sockets,
+        lambda root: share_l3(root, "0-7", "8-15"),  # sub-NUMA clustering, as kernels before 6.10 show it
         numa={0: {"cpus": [0, 1, 2, 3]}, 3: {"cpus": [12, 13, 14, 15]}},
     ),
     Odd(
@@ -154,7 +133,7 @@ ODD = (
     Odd(
         "uneven-caches", "1 socket x 8 cores, 8G per node",
         {"l3": [[0, 1, 2, 3, 4, 5], [6, 7]]},
-        _uneven_caches,
+        lambda root: share_l3(root, "0-5", "6-7"),
     ),
     Odd(
         "memory-kinds",

@@ -6,20 +6,14 @@ from pathlib import Path
 from shutil import rmtree
 
 from agent.model.idset import CpuSet
-from tests.replay.odd_machine import CPU, NODE, Odd
+from tests.replay.odd_machine import CPU, NODE, Odd, numbers, share
 from tests.replay.trees import mask, put
-
-
-def _numbers(root: Path, name: str, *numbers: int) -> None:
-    """Other ids of CPU 0 and those after it, in a file of their topology."""
-    for cpu, number in enumerate(numbers):
-        put(root, f"{CPU}/cpu{cpu}/topology/{name}", number)
 
 
 def _unknown(root: Path) -> None:
     """A kernel that knows neither cores nor packages, as s390 and sparc64 have in virtual machines."""
-    _numbers(root, "core_id", *[0] * 8)
-    _numbers(root, "physical_package_id", *[-1] * 8)
+    numbers(root, "core_id", *[0] * 8)
+    numbers(root, "physical_package_id", *[-1] * 8)
 
 
 def _without(root: Path, pattern: str) -> None:
@@ -35,48 +29,27 @@ def _inner_without_id(root: Path) -> None:
             put(root, f"{place}/{name}", text)
 
 
-def _no_numa(root: Path) -> None:
-    """A kernel without NUMA has no folders of nodes, and no links to them."""
+def _no_numa(root: Path, *packages: int) -> None:
+    """A kernel without NUMA has no folders of nodes, and no links to them; and it may say other packages."""
+    numbers(root, "physical_package_id", *packages)
     rmtree(root / NODE)
     for node in (root / CPU).glob("cpu*/node*"):
         node.unlink()
 
 
-def _no_numa_numbers(root: Path) -> None:
-    _no_numa(root)
-    _numbers(root, "physical_package_id", 3, 3, 3, 3)
-
-
-def _no_numa_unknown(root: Path) -> None:
-    _no_numa(root)
-    _numbers(root, "physical_package_id", -1, -1, -1, -1)
-
-
-def _sets(root: Path, cpus: CpuSet, *names: str) -> None:
-    """Another set of CPUs that share a unit."""
-    for cpu in cpus:
-        for name in names:
-            put(root, f"{CPU}/cpu{cpu}/topology/{name}", mask(cpus))
-            put(root, f"{CPU}/cpu{cpu}/topology/{name}_list", cpus)
-
-
-def _one_package(root: Path) -> None:
-    _sets(root, CpuSet.parse("0-7"), "core_siblings", "package_cpus", "die_cpus")
-
-
 def _dies(root: Path) -> None:
     """Three dies in a package; the numbers of cores begin again in each."""
-    _numbers(root, "core_id", *[0, 1] * 6)
+    numbers(root, "core_id", *[0, 1] * 6)
     for die in range(6):
-        _sets(root, CpuSet.of(2 * die, 2 * die + 1), "die_cpus")
-    _numbers(root, "die_id", *(cpu // 2 % 3 for cpu in range(12)))
+        share(root, f"{2 * die}-{2 * die + 1}", "die_cpus")
+    numbers(root, "die_id", *(cpu // 2 % 3 for cpu in range(12)))
 
 
 def _fast_and_slow(root: Path) -> None:
     """CPUs 0 to 3 are two cores of two threads, 4 and 5 cores of one; all share the L3 cache."""
-    for cpus in (CpuSet.of(0, 1), CpuSet.of(2, 3)):
-        _sets(root, cpus, "thread_siblings", "core_cpus")
-    _numbers(root, "core_id", 0, 0, 1, 1, 2, 3)
+    for cpus in ("0-1", "2-3"):
+        share(root, cpus, "thread_siblings", "core_cpus")
+    numbers(root, "core_id", 0, 0, 1, 1, 2, 3)
 
 
 def _alone(*cpus: int) -> list[list[int]]:
@@ -87,7 +60,7 @@ NUMBERS = (
     Odd(
         "clusters", "1 socket x 8 cores, 4 cpus per l3, 8G per node",
         {"cores": _alone(*range(8)), "sockets": 1},
-        lambda root: _numbers(root, "core_id", 0, 1, 2, 3, 0, 1, 2, 3),
+        lambda root: numbers(root, "core_id", 0, 1, 2, 3, 0, 1, 2, 3),
         seen={"cores": [[0, 4], [1, 5], [2, 6], [3, 7]], "uncore": dict.fromkeys(range(8), 0)},
     ),
     Odd(
@@ -131,14 +104,14 @@ NUMBERS = (
     Odd(
         "no-numa-numbers", "1 socket x 4 cores, 4G per node",
         {"packages": [[0, 1, 2, 3]]},
-        _no_numa_numbers,
+        lambda root: _no_numa(root, 3, 3, 3, 3),
         numa={0: {"cpus": [0, 1, 2, 3]}},
         seen={"nodes": {3: [0, 1, 2, 3]}},
     ),
     Odd(
         "no-numa-unknown", "1 socket x 4 cores, 4G per node",
         {"packages": [[0, 1, 2, 3]]},
-        _no_numa_unknown,
+        lambda root: _no_numa(root, -1, -1, -1, -1),
         numa={0: {"cpus": [0, 1, 2, 3]}},
         seen={"nodes": {0: [0, 1, 2, 3]}},
     ),
@@ -151,13 +124,13 @@ NUMBERS = (
     Odd(
         "one-package-id", "4 sockets x 1 node x 2 cores, 1G per node",
         {"packages": [[0, 1], [2, 3], [4, 5], [6, 7]], "sockets": 4},
-        lambda root: _numbers(root, "physical_package_id", *[0] * 8),
+        lambda root: numbers(root, "physical_package_id", *[0] * 8),
         seen={"packages": [[*range(8)]], "sockets": 1},
     ),
     Odd(
         "one-package-set", "2 sockets x 1 node x 4 cores, 4G per node",
         {"packages": [[*range(8)]], "sockets": 1},
-        _one_package,
+        lambda root: share(root, "0-7", "core_siblings", "package_cpus", "die_cpus"),
         seen={"packages": [[0, 1, 2, 3], [4, 5, 6, 7]], "sockets": 2},
     ),
     Odd(

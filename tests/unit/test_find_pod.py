@@ -40,7 +40,7 @@ class Asked:
 
         self.api.answer = answer
         spaces = Namespaces(lambda _path: {})
-        self.find = PodFinder(self.api, spaces, self.world.engine, known, lambda _text: None)  # type: ignore[arg-type] # what of the client is used
+        self.find = PodFinder(self.api, spaces, self.world.engine, known, lambda _text: None)
 
 
 def test_a_pod_that_is_not_known_is_asked_for(tmp_path: Path) -> None:

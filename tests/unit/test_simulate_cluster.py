@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from agent.cli.simulate import command
 from agent.forecast.node_summary import VERSION
 from agent.kube.topology_crd import SUMMARY, topology_object
-from tests.world.fleet import PaperNode, listed, paper, pod_of, workload
+from tests.world.fleets import PaperNode, listed, paper, pod_of, workload
 
 MACHINE = "2 sockets x 1 node x 8 cores x 1 thread, 8G per node"
 STRICT = {"reservedSystemCPUs": "0", "topologyManagerPolicy": "single-numa-node", "onMisalignment": "fail"}

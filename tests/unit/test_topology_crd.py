@@ -184,7 +184,7 @@ def test_why_there_is_no_such_object_to_write(tmp_path: Path, versions: list[str
     api.answer = answer
     problems = list[str]()
     loop = TopologyLoop(
-        TopologyPublisher(api), "n1", snapshot=World(tmp_path).engine.at_rest, node_uid=lambda: "u",  # type: ignore[arg-type] # what is used
+        TopologyPublisher(api), "n1", snapshot=World(tmp_path).engine.at_rest, node_uid=lambda: "u",
         enforcing=lambda: True, problem=problems.append, every=0.01,
     )  # fmt: skip
     loop.start()
@@ -426,7 +426,7 @@ def test_the_switch_is_followed_without_another_change(tmp_path: Path) -> None:
         "resourceVersion": "1", "annotations": {"numalign.io/publisher": "numalign"}}}  # fmt: skip
     world = World(tmp_path)
     loop = TopologyLoop(
-        TopologyPublisher(api), "n1", snapshot=world.engine.at_rest, node_uid=lambda: "u",  # type: ignore[arg-type] # what is used
+        TopologyPublisher(api), "n1", snapshot=world.engine.at_rest, node_uid=lambda: "u",
         enforcing=lambda: True, problem=lambda _: None, placement=lambda: on[0],
     )  # fmt: skip
     loop.step()

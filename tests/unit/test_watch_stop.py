@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 import threading
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from agent.kube.access import ApiAccess
 from agent.kube.watch.handlers import PodSource, Raw, keepalive_socket
@@ -74,15 +76,16 @@ class Crowded(StandInApi):
 
     def __init__(self) -> None:
         super().__init__(kind="application/json")
-        self.most, self._now, self._lock = 0, 0, threading.Lock()
+        self.most = self._now = 0
+
+    async def serve(self, request: web.Request) -> web.Response:
+        self._now += 1
+        self.most = max(self.most, self._now)
+        await asyncio.sleep(0.2)
+        self._now -= 1
+        return await super().serve(request)
 
     def answer(self, path: str) -> tuple[int, dict[str, Any] | bytes]:
-        with self._lock:
-            self._now += 1
-            self.most = max(self.most, self._now)
-        self.closing.wait(0.2)
-        with self._lock:
-            self._now -= 1
         every = [{"groupVersion": f"kopf.dev/v{number}", "version": f"v{number}"} for number in range(1, 13)]
         group = {"name": "kopf.dev", "versions": every, "preferredVersion": every[0]}
         return 200, {"versions": ["v1"], "groups": [group], "resources": []}

@@ -22,7 +22,7 @@ from agent.forecast.fleet.values import Fleet, FleetNode
 from agent.forecast.node_summary import NodeSummary, decode, encode, summarize
 from agent.forecast.scheduling import Strategy
 from agent.model.podspec import pod_from
-from tests.world.fleet import pod_of, workload
+from tests.world.fleets import pod_of, workload
 from tests.world.nodes import managers_of
 
 NODES, STATES = 5000, 250
