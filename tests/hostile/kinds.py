@@ -1,4 +1,4 @@
-"""What kinds of hostile things are made of: a table that they join, room for annotations, amounts, odd texts."""
+"""What kinds of hostile things are made of: fields, room for annotations, amounts, odd texts."""
 
 from __future__ import annotations
 
@@ -10,26 +10,29 @@ from agent.model.notes import PREFIX
 
 Object = dict[str, Any]
 Kind = Callable[[random.Random, Object], None]
+Value = Callable[[random.Random], Any]
 
 MOST_ANNOTATIONS = 262_144
 """Bytes of all keys and values of a pod's annotations that the API server takes."""
 DIGITS = "9" * 5000
+CONTROL = "".join(map(chr, range(1, 32))) + "\x7f\u2028\u202e\ufeff"
 DEEP = 2000
 LITERALS = {"<<deep>>": '{"f:x":' * DEEP + "{}" + "}" * DEEP}
 """Texts that stand in a body for JSON that Python's own library can neither read nor write."""
 
 
-def registering(kinds: dict[str, Kind]) -> Callable[[str], Callable[[Kind], Kind]]:
-    """A decorator that puts a kind into a table by its name."""
+def one_of(*values: Any) -> Value:  # noqa: ANN401 - JSON
+    """Choose one of these."""
+    return lambda dice: dice.choice(values)
 
-    def named(name: str) -> Callable[[Kind], Kind]:
-        def put(kind: Kind) -> Kind:
-            kinds[name] = kind
-            return kind
 
-        return put
+def put(where: str, field: str, value: Value) -> Kind:
+    """Set a field of the metadata, the spec, the first "container", or the "pod" itself."""
 
-    return named
+    def kind(dice: random.Random, body: Object) -> None:
+        {**body, "pod": body, "container": body["spec"]["containers"][0]}[where][field] = value(dice)
+
+    return kind
 
 
 def room_of(body: Object) -> int:
@@ -54,7 +57,7 @@ def note(body: Object, name: str, value: str) -> None:
     body["metadata"]["annotations"][f"{PREFIX}{name}"] = cut(value, max(0, size))
 
 
-def resources(body: Object, **amounts: str) -> None:
+def resources(body: Object, **amounts: Any) -> None:  # noqa: ANN401 - JSON
     """Requests and limits of every container."""
     for each in body["spec"]["containers"]:
         each["resources"] = {"requests": dict(amounts), "limits": dict(amounts)}

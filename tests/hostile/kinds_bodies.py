@@ -5,204 +5,60 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tests.hostile.kinds import (
-    DIGITS,
-    Kind,
-    Object,
-    note,
-    registering,
-    resources,
-)
-
-_CONTROL = "".join(map(chr, range(1, 32))) + "\x7f\u2028\u202e\ufeff"
-
-KINDS: dict[str, Kind] = {}
-_kind = registering(KINDS)
+from tests.hostile.kinds import DIGITS, Kind, Object, note, one_of, put, resources
 
 # ---- containers
 
 
-def _containers(body: Object, section: str, count: int, *, length: int = 0, **more: Any) -> None:  # noqa: ANN401 - JSON
-    names = (f"c{number}".ljust(length, "x") for number in range(1, count + 1))
-    body["spec"].setdefault(section, []).extend({"name": name, "image": "none", **more} for name in names)
+def _containers(section: str, count: int, *, length: int = 0, **more: Any) -> Kind:  # noqa: ANN401 - JSON
+    def kind(_dice: random.Random, body: Object) -> None:
+        names = (f"c{number}".ljust(length, "x") for number in range(1, count + 1))
+        body["spec"].setdefault(section, []).extend({"name": name, "image": "none", **more} for name in names)
+
+    return kind
 
 
-@_kind("containers-60")
-def _sixty(_dice: random.Random, body: Object) -> None:
-    _containers(body, "containers", 60)
-
-
-@_kind("containers-60-long")
 def _sixty_long(dice: random.Random, body: Object) -> None:
     amounts = {"cpu": f"{dice.randint(1, 9)}m", "memory": "1Mi"}
-    _containers(body, "containers", 60, length=63, resources={"requests": amounts, "limits": amounts})
+    _containers("containers", 60, length=63, resources={"requests": amounts, "limits": amounts})(dice, body)
 
 
-@_kind("containers-600")
-def _six_hundred(_dice: random.Random, body: Object) -> None:
-    _containers(body, "containers", 600)
+def _inits(dice: random.Random, body: Object) -> None:
+    _containers("initContainers", 60, length=40)(dice, body)
+    _containers("initContainers", 60, length=50, restartPolicy="Always")(dice, body)
 
 
-@_kind("containers-and-resources")
-def _both(_dice: random.Random, body: Object) -> None:
-    """Half a MiB that means something."""
-    amounts = {f"{'.'.join(['r' * 60] * 4)}/{'x' * 60}{number:03}": "1" for number in range(12)}
-    _containers(body, "containers", 60, length=63, resources={"limits": amounts})
-
-
-@_kind("inits-and-sidecars-60")
-def _inits(_dice: random.Random, body: Object) -> None:
-    _containers(body, "initContainers", 60, length=40)
-    _containers(body, "initContainers", 60, length=50, restartPolicy="Always")
-
-
-@_kind("containers-same-name")
-def _same(_dice: random.Random, body: Object) -> None:
-    body["spec"]["containers"] *= 2
-
-
-@_kind("container-name-odd")
-def _odd_container(dice: random.Random, body: Object) -> None:
-    body["spec"]["containers"][0]["name"] = dice.choice(("x" * 64, "../../..", "a b", "", "é", "A"))
-
-
-@_kind("environment-large")
-def _environment(_dice: random.Random, body: Object) -> None:
-    """An object as large as etcd takes, in many small parts."""
-    parts = [{"name": f"E{number}", "value": "v" * 20} for number in range(20_000)]
-    body["spec"]["containers"][0]["env"] = parts
-
-
-@_kind("arguments-large")
-def _arguments(_dice: random.Random, body: Object) -> None:
-    body["spec"]["containers"][0]["args"] = ["😀" * 300_000]
-
-
-@_kind("volumes-5000")
 def _volumes(_dice: random.Random, body: Object) -> None:
-    body["spec"]["volumes"] = [{"name": f"v{number}", "emptyDir": {}} for number in range(5000)]
-    body["spec"]["containers"][0]["volumeMounts"] = [
-        {"name": f"v{number}", "mountPath": f"/v/{number}"} for number in range(5000)
-    ]
-
-
-@_kind("tolerations-10000")
-def _tolerations(_dice: random.Random, body: Object) -> None:
-    body["spec"]["tolerations"] = [{"key": f"k{number}", "operator": "Exists"} for number in range(10_000)]
+    names = [f"v{number}" for number in range(5000)]
+    body["spec"]["volumes"] = [{"name": name, "emptyDir": {}} for name in names]
+    body["spec"]["containers"][0]["volumeMounts"] = [{"name": name, "mountPath": f"/v/{name[1:]}"} for name in names]
 
 
 # ---- the rest of metadata, spec and status
 
 
-@_kind("name-253")
 def _name_253(dice: random.Random, body: Object) -> None:
-    body["metadata"]["name"] = (
-        f"{body['metadata']['name']}." + ".".join(["n" * 58] * 3) + f".{dice.getrandbits(64):x}"
-    )
-    body["metadata"]["name"] = body["metadata"]["name"].ljust(253, "x")
+    name = f"{body['metadata']['name']}." + ".".join(["n" * 58] * 3) + f".{dice.getrandbits(64):x}"
+    body["metadata"]["name"] = name.ljust(253, "x")
 
 
-@_kind("name-254")
-def _name_254(_dice: random.Random, body: Object) -> None:
-    body["metadata"]["name"] = f"{body['metadata']['name']}.".ljust(254, "x")
-
-
-@_kind("name-odd")
-def _name_odd(dice: random.Random, body: Object) -> None:
-    body["metadata"]["name"] += dice.choice(("_", "\n", "é", "..x", "A", "-", "%2F"))
-
-
-@_kind("labels-10000")
-def _labels(_dice: random.Random, body: Object) -> None:
-    body["metadata"]["labels"] = {f"l.io/{number}": "x" * 63 for number in range(10_000)}
-
-
-@_kind("owners-5000")
-def _owners(_dice: random.Random, body: Object) -> None:
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": "x" * 100}
-    body["metadata"]["ownerReferences"] = [
-        {**owner, "uid": f"u{number}", "controller": number == 4999} for number in range(5000)
-    ]
-
-
-@_kind("owner-uid-large")
-def _owner(_dice: random.Random, body: Object) -> None:
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "u" * 200_000, "controller": True}
-    body["metadata"]["ownerReferences"] = [owner]
-
-
-@_kind("finalizers-5000")
-def _finalizers(_dice: random.Random, body: Object) -> None:
-    body["metadata"]["finalizers"] = [f"x.io/{number}" for number in range(5000)]
-
-
-@_kind("deadline")
-def _deadline(dice: random.Random, body: Object) -> None:
-    body["spec"]["activeDeadlineSeconds"] = dice.choice((1, -1, 2**31 - 1, 2**63))
-
-
-@_kind("priority")
-def _priority(dice: random.Random, body: Object) -> None:
-    body["spec"] |= dice.choice((
-        {"priorityClassName": "system-node-critical"}, {"priority": 2**31 - 1}, {"priority": -(2**40)},
-        {"priorityClassName": "x" * 253},
-    ))  # fmt: skip
-
-
-@_kind("runtime-class")
-def _runtime_class(_dice: random.Random, body: Object) -> None:
-    body["spec"]["runtimeClassName"] = "x" * 253
-
-
-@_kind("time-odd")
-def _time(dice: random.Random, body: Object) -> None:
-    body["metadata"]["creationTimestamp"] = dice.choice((
-        "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "9999-12-31T23:59:60+23:59", "x",
-        f"2026-01-01T00:00:00.{DIGITS}Z",
-    ))  # fmt: skip
-
-
-@_kind("fields-written")
-def _managed(_dice: random.Random, body: Object) -> None:
-    """As a client leaves behind that applies under ever other names."""
+def _written(manager: str, fields: object) -> Object:
+    """An entry of managedFields."""
     entry = {"operation": "Update", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1"}
-    body["metadata"]["managedFields"] = [
-        {**entry, "manager": f"m{number}", "fieldsV1": {"f:metadata": {"f:labels": {f"f:l{number}": {}}}}}
-        for number in range(3000)
-    ]
+    return {**entry, "manager": manager, "fieldsV1": fields}
 
 
-@_kind("fields-written-deep")
-def _deep_fields(_dice: random.Random, body: Object) -> None:
-    """Nested as deep as the API server follows: deeper than many a JSON library does."""
-    entry = {"operation": "Update", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1"}
-    body["metadata"]["managedFields"] = [{**entry, "manager": "m", "fieldsV1": "<<deep>>"}]
-
-
-@_kind("status-claimed")
-def _status(dice: random.Random, body: Object) -> None:
+def _status(dice: random.Random) -> Object:
     """The API server leaves a status out of what is created; with pods/status it is written."""
     number = f"containerd://{dice.getrandbits(256):064x}"
     odd: list[Any] = [
-        {"name": "c", "containerID": number, "allocatedResources": {"cpu": DIGITS}},
-        7,
-        {},
-        {"name": {}},
-    ]
+        {"name": "c", "containerID": number, "allocatedResources": {"cpu": DIGITS}}, 7, {}, {"name": {}},
+    ]  # fmt: skip
     odd += [{"name": f"c{each}", "containerID": f"{number[:-4]}{each:04x}"} for each in range(5000)]
     conditions = [{"type": "numalign.io/Aligned", "status": "True", "reason": "Aligned", "message": "m" * 30_000}]
-    body["status"] = {"phase": "Running", "containerStatuses": odd, "conditions": conditions}
+    return {"phase": "Running", "containerStatuses": odd, "conditions": conditions}
 
 
-@_kind("status-shapes")
-def _shapes(dice: random.Random, body: Object) -> None:
-    body["status"] = dice.choice((
-        {"containerStatuses": {}, "conditions": 3, "qosClass": [], "phase": {}}, {"qosClass": "Best"},
-        {"conditions": [None, {"type": None}], "containerStatuses": [None]}, {"allocatedResources": [1]},
-    ))  # fmt: skip
-
-
-@_kind("exclusive-beside-a-sidecar")
 def _beside_a_sidecar(dice: random.Random, body: Object) -> None:
     """CPUs that a Burstable pod really gets, where its annotation is read, often with the reserved ones beside."""
     note(body, "exclusive", "auto")
@@ -222,19 +78,16 @@ def _claiming(body: Object, *claims: Object) -> None:
     used += [{"name": each["name"]} for each in claims if "name" in each]
 
 
-@_kind("dra-claims-1000")
 def _many_claims(dice: random.Random, body: Object) -> None:
     mark = dice.randrange(1 << 20)
     _claiming(body, *({"name": f"m{each}", "resourceClaimName": f"{mark:x}-{each}"} for each in range(1000)))
 
 
-@_kind("dra-claim")
-def _one_claim(dice: random.Random, body: Object) -> None:
+def _one_claim(dice: random.Random) -> Object:
     """What a tenant may have: a claim whose devices he chose."""
-    _claiming(body, {"name": "one", "resourceClaimName": f"c{dice.randrange(1 << 20):x}"})
+    return {"name": "one", "resourceClaimName": f"c{dice.randrange(1 << 20):x}"}
 
 
-@_kind("dra-claim-odd")
 def _odd_claim(dice: random.Random, body: Object) -> None:
     name: Any = dice.choice(
         ("../../../../api/v1/secrets", "a?watch=true", "x" * 5000, "%2e%2e", "", {}, 7, "\n", "é")
@@ -242,15 +95,13 @@ def _odd_claim(dice: random.Random, body: Object) -> None:
     _claiming(body, {"name": "odd", "resourceClaimName": name}, {"name": "none"}, {"resourceClaimName": "nameless"})
 
 
-@_kind("dra-claim-requests")
 def _many_requests(dice: random.Random, body: Object) -> None:
     """A container that names more requests of a claim than a claim can have."""
-    body["spec"]["resourceClaims"] = [{"name": "one", "resourceClaimName": f"c{dice.randrange(1 << 20):x}"}]
+    body["spec"]["resourceClaims"] = [_one_claim(dice)]
     used = [{"name": "one", "request": f"r{each}".ljust(63, "x")} for each in range(2000)]
     body["spec"]["containers"][0]["resources"] = {"claims": used}
 
 
-@_kind("dra-status")
 def _claims_status(dice: random.Random, body: Object) -> None:
     """Made from templates, or the scheduler's own: with pods/status a name may be written that is no claim's."""
     _claiming(body, {"name": "made", "resourceClaimTemplateName": "t"})
@@ -262,3 +113,67 @@ def _claims_status(dice: random.Random, body: Object) -> None:
         "resourceClaimStatuses": [{"name": "made", "resourceClaimName": each} for each in names * 300],
         "extendedResourceClaimStatus": {"resourceClaimName": dice.choice(names), "requestMappings": mapped},
     }
+
+
+_OWNER = {"apiVersion": "v1", "kind": "Pod"}
+KINDS: dict[str, Kind] = {
+    "containers-60": _containers("containers", 60),
+    "containers-60-long": _sixty_long,
+    "containers-600": _containers("containers", 600),
+    # Half a MiB that means something.
+    "containers-and-resources": _containers("containers", 60, length=63, resources={
+        "limits": {f"{'.'.join(['r' * 60] * 4)}/{'x' * 60}{number:03}": "1" for number in range(12)}
+    }),
+    "inits-and-sidecars-60": _inits,
+    "containers-same-name": lambda _dice, body: body["spec"]["containers"].extend([*body["spec"]["containers"]]),
+    "container-name-odd": put("container", "name", one_of("x" * 64, "../../..", "a b", "", "é", "A")),
+    # An object as large as etcd takes, in many small parts.
+    "environment-large": put(
+        "container", "env", lambda _dice: [{"name": f"E{number}", "value": "v" * 20} for number in range(20_000)]
+    ),
+    "arguments-large": put("container", "args", lambda _dice: ["😀" * 300_000]),
+    "volumes-5000": _volumes,
+    "tolerations-10000": put(
+        "spec", "tolerations", lambda _dice: [{"key": f"k{number}", "operator": "Exists"} for number in range(10_000)]
+    ),
+    "name-253": _name_253,
+    "name-254": lambda _dice, body: body["metadata"].update(name=f"{body['metadata']['name']}.".ljust(254, "x")),
+    "name-odd": lambda dice, body: body["metadata"].update(
+        name=body["metadata"]["name"] + dice.choice(("_", "\n", "é", "..x", "A", "-", "%2F"))
+    ),
+    "labels-10000": put("metadata", "labels", lambda _dice: {f"l.io/{number}": "x" * 63 for number in range(10_000)}),
+    "owners-5000": put("metadata", "ownerReferences", lambda _dice: [
+        {**_OWNER, "name": "x" * 100, "uid": f"u{number}", "controller": number == 4999} for number in range(5000)
+    ]),
+    "owner-uid-large": put("metadata", "ownerReferences", lambda _dice: [
+        {**_OWNER, "name": "x", "uid": "u" * 200_000, "controller": True}
+    ]),
+    "finalizers-5000": put("metadata", "finalizers", lambda _dice: [f"x.io/{number}" for number in range(5000)]),
+    "deadline": put("spec", "activeDeadlineSeconds", one_of(1, -1, 2**31 - 1, 2**63)),
+    "priority": lambda dice, body: body["spec"].update(dice.choice((
+        {"priorityClassName": "system-node-critical"}, {"priority": 2**31 - 1}, {"priority": -(2**40)},
+        {"priorityClassName": "x" * 253},
+    ))),
+    "runtime-class": put("spec", "runtimeClassName", lambda _dice: "x" * 253),
+    "time-odd": put("metadata", "creationTimestamp", one_of(
+        "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "9999-12-31T23:59:60+23:59", "x",
+        f"2026-01-01T00:00:00.{DIGITS}Z",
+    )),
+    # As a client leaves behind that applies under ever other names.
+    "fields-written": put("metadata", "managedFields", lambda _dice: [
+        _written(f"m{number}", {"f:metadata": {"f:labels": {f"f:l{number}": {}}}}) for number in range(3000)
+    ]),
+    # Nested as deep as the API server follows: deeper than many a JSON library does.
+    "fields-written-deep": put("metadata", "managedFields", lambda _dice: [_written("m", "<<deep>>")]),
+    "status-claimed": put("pod", "status", _status),
+    "status-shapes": put("pod", "status", lambda dice: dice.choice((
+        {"containerStatuses": {}, "conditions": 3, "qosClass": [], "phase": {}}, {"qosClass": "Best"},
+        {"conditions": [None, {"type": None}], "containerStatuses": [None]}, {"allocatedResources": [1]},
+    ))),
+    "exclusive-beside-a-sidecar": _beside_a_sidecar,
+    "dra-claims-1000": _many_claims,
+    "dra-claim": lambda dice, body: _claiming(body, _one_claim(dice)),
+    "dra-claim-odd": _odd_claim,
+    "dra-claim-requests": _many_requests,
+    "dra-status": _claims_status,
+}  # fmt: skip
