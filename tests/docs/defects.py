@@ -13,7 +13,6 @@ from tests.docs import pages
 PAGE = pages.DOCS / "dev" / "kubelet-defects.md"
 _SECTION = re.compile(r"^## (D\d+) (.+?)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _MINORS = re.compile(r"^- Minors: 1\.(\d+)(?: (to|and) 1\.(\d+))?[,.]", re.MULTILINE)
-_TABLE = re.compile(r"(?<=<!-- minors -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def minors(section: str) -> frozenset[Minor]:
@@ -41,7 +40,7 @@ def page(text: str) -> str:
         f"| {number} | {' | '.join('yes' if each in held else '–' for each in Minor)} | {heading} |\n"
         for number, (heading, held) in defects(text).items()
     ]
-    return _TABLE.sub(lambda _: head + "".join(rows), text)
+    return pages.remade(text, "minors", head + "".join(rows))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ deploy/docs/dev/architecture.md has them in its table, before and after the room
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
@@ -61,11 +60,6 @@ def _measured(graph: Graph) -> GraphFigures:
     return GraphFigures(len(graph), sum(map(len, graph.values())), max(floors.values(), default=0))
 
 
-def main() -> None:
-    """Print them."""
-    for drawn, found in figures().items():
-        sys.stdout.write(f"{drawn:14}{found.nodes:6} nodes{found.arrows:6} arrows{found.floors:4} floors\n")
-
-
 if __name__ == "__main__":
-    main()
+    for drawn, found in figures().items():
+        print(f"{drawn:14}{found.nodes:6} nodes{found.arrows:6} arrows{found.floors:4} floors")

@@ -103,6 +103,17 @@ def section(page: Path, head: str) -> str:
     return match.group(1)
 
 
+def head(page: Path) -> str:
+    """A page up to its first section: what is written by hand above those that are generated."""
+    return page.read_text("utf-8").partition("\n## ")[0]
+
+
+def remade(text: str, name: str, made: str) -> str:
+    """A page's text with what stands between its marks <!-- NAME --> and <!-- end --> made again."""
+    before, mark, rest = text.partition(f"<!-- {name} -->\n")
+    return f"{before}{mark}{made}<!-- end -->{rest.partition('<!-- end -->')[2]}"
+
+
 def first_cells(text: str) -> set[str]:
     """What stands in backquotes in the first column of a table."""
     return {each for line in text.splitlines() if line.startswith("| `") for each in [line.split("`")[1]]}

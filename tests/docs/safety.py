@@ -80,10 +80,5 @@ def _with_list(part: str, found: Mapping[int, Mapping[str, Counter[str]]]) -> st
     return "".join(lines) + "\n"
 
 
-def main() -> None:
-    """Write the page."""
-    PAGE.write_text(page(PAGE.read_text("utf-8")).rstrip() + "\n", "utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(page(PAGE.read_text("utf-8")).rstrip() + "\n", "utf-8")

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.docs import pages
 from tests.guests import kernels, python
 from tests.guests.boot import GuestError, boot
 from tests.guests.shapes import Shape
 
 FILE = Path(__file__).with_name("kernels.json")
 PAGE = python.CHECKOUT / "deploy/docs/kernel.md"
-BEGIN, END = "<!-- kernels -->\n", "<!-- end -->\n"
 SILENT = 240.0
 """Seconds without a word that a guest may take: Python starts slowly on an emulated processor."""
 MACHINE = ("-machine", "q35", "-smp", "2", "-m", "1G")
@@ -115,16 +115,10 @@ def recorded() -> dict[str, dict[str, Any]]:
 
 
 def page(text: str) -> str:
-    """The page with its table made again."""
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}{table()}{END}{rest.partition(END)[2]}"
-
-
-def table() -> str:
-    """A row for each operation, a column for each kernel."""
+    """The page with its table made again: a row for each operation, a column for each kernel."""
     known = recorded()
     heads = [f"{each['release'].partition('-')[0]}, {name.rpartition(' ')[2]}" for name, each in known.items()]
     rows = [["Operation", *heads], ["---"] * (len(heads) + 1)]
     operations = next(iter(known.values()))["operations"] if known else ()
     rows += [[words, *(each["operations"].get(words, "–") for each in known.values())] for words in operations]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return pages.remade(text, "kernels", "".join(f"| {' | '.join(row)} |\n" for row in rows))

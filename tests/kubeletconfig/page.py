@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.docs import pages
 from tests.kubeletconfig import recorded
 from tests.kubeletconfig.asking import modes
 from tests.kubeletconfig.compare import ACCEPTED
@@ -15,33 +16,7 @@ from tests.kubeletconfig.intended import BOTH, EVERY, TABLE, Intended
 from tests.kubeletconfig.machines import FIRST, MACHINES, machine
 from tests.kubeletconfig.ours import Answer, answer
 
-PAGE = Path(__file__).parents[2] / "deploy" / "docs" / "dev" / "kubelet-config.md"
-_HEAD = """# A kubelet's configuration: what is read otherwise
-
-<!-- Written by `python -m tests.kubeletconfig page` from tests/kubeletconfig/intended.py. -->
-
-numalign takes a KubeletConfiguration as the kubelet takes it. The rows below are all intended differences. Any other
-difference is a fault.
-
-The referee is the kubelet's own code: its decoder, defaults, validation and the start of its managers, built for each
-supported minor from `tests/peers/kubeletconfig`. It and numalign are asked the same files: those of a grammar with
-wrong types, empty values, repeated keys, YAML 1.1, JSON and several documents, and those that tools and distributions
-write (`tests/kubeletconfig`).
-
-    python -m tests.kubeletconfig build --minor 37     minutes, once; it is kept in the cache
-    python -m tests.kubeletconfig compare --minor 37   prints each difference that is not on this page
-    python -m tests.kubeletconfig record               keeps the answers that tests compare with
-
-Compared are: accepted or not, policies, options, period, reserved and shared CPUs, reserved memory, and gates. Values
-count only where the file sets their key, since the defaults differ ([settings](../settings.md)). Every file names
-only feature gates that the kubelet knows and lets be set: the program asks about no other file.
-
-Each example follows the lines `apiVersion: kubelet.config.k8s.io/v1beta1` and `kind: KubeletConfiguration`, except
-where it has its own. Recorded are the answers of kubelets 1.{oldest} to 1.{newest}. Where no machine is named, it is
-this one:
-
-    {first}
-"""
+PAGE = pages.DOCS / "dev" / "kubelet-config.md"
 _SECTIONS = (
     ("The kubelet starts, numalign refuses the file", "file | numalign | why"),
     ("numalign takes the file, the kubelet does not start", "file | kubelet | why"),
@@ -50,10 +25,9 @@ _SECTIONS = (
 
 
 def page() -> str:
-    """The page as it should be."""
+    """The page as it should be; its head is written by hand."""
     kubelets = {each.file: each.answers for each in recorded.read()}
-    minors = {minor for answers in kubelets.values() for minor in answers}
-    parts = [_HEAD.format(first=MACHINES[FIRST], oldest=min(minors), newest=max(minors))]
+    parts = [pages.head(PAGE)]
     for number, (title, columns) in enumerate(_SECTIONS):
         rows = [_row(each, number, kubelets) for each in TABLE if _section(each) == number]
         parts.append("\n".join([f"## {title}", "", f"| {columns} |", "|---" * (columns.count("|") + 1) + "|", *rows]))

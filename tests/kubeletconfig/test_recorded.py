@@ -12,6 +12,7 @@ from tests.kubeletconfig import recorded
 from tests.kubeletconfig.asking import compared
 from tests.kubeletconfig.grammar import File
 from tests.kubeletconfig.intended import TABLE, meant
+from tests.kubeletconfig.machines import FIRST, MACHINES
 from tests.kubeletconfig.page import PAGE, page
 from tests.kubeletconfig.recorded import Recorded
 from tests.peers import kubelets
@@ -69,8 +70,11 @@ def test_every_recorded_file_got_an_answer() -> None:
 
 
 def test_the_page_has_the_table() -> None:
-    """`python -m tests.kubeletconfig page` wrote it."""
-    assert PAGE.read_text("utf-8") == page()
+    """`python -m tests.kubeletconfig page` wrote it, below a head that names the machine and the kubelets."""
+    text = PAGE.read_text("utf-8")
+    assert text == page()
+    assert f"kubelets 1.{RECORDED[0]} to 1.{RECORDED[-1]}. Where no machine is named" in text
+    assert f"\n    {MACHINES[FIRST]}\n" in text
 
 
 def test_what_is_recorded_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
     python -m tests.lab cell 1.34-v1-cgroupfs   a lab with such kubelets, the tests of CELL_TESTS, the end
     python -m tests.lab cell all                every cell that has not passed at this commit, one after the other
     python -m tests.arm                         a guest of 64-bit ARM without a kubelet, which has a row, too
-    python -m tests.lab.cells --write           the page (deploy/docs/support.md) from what ran (cells.json)
+    python -m tests.lab.cells                   the table of deploy/docs/support.md from what ran (cells.json)
 
 Each pair of two factors' values that can exist stands in a cell, in as few cells as can be and one more. The control
 plane of all of them is of the newest minor that is released. A beta's cells stand beside, with a control plane of it.
@@ -12,22 +12,13 @@ plane of all of them is of the newest minor that is released. A beta's cells sta
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.lab.builds import (
-    BACKPORTED,
-    CONTAINERDS,
-    CRIO,
-    LINUX,
-    OWN_LINUX,
-    OWN_RUNTIME,
-    RUNTIMES,
-    family,
-)
+from tests.docs import pages
+from tests.lab.builds import BACKPORTED, CONTAINERDS, LINUX, OWN_LINUX, OWN_RUNTIME, RUNTIMES, family
 from tests.lab.node import Node, Plan
 from tests.lab.outcomes import PASSED, Outcome
 from tests.lab.places import ROOT, commit
@@ -123,7 +114,7 @@ def keep(name: str, found: Sequence[Outcome], versions: Mapping[str, str]) -> No
         "red": sorted(each.name.rpartition("::")[2] for each in found if each.word != PASSED),
     }  # fmt: skip
     RESULTS.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
-    PAGE.write_text(page(known))
+    PAGE.write_text(page(PAGE.read_text(), known))
 
 
 def versions(nodes: Iterable[Node]) -> dict[str, str]:
@@ -141,11 +132,7 @@ def versions(nodes: Iterable[Node]) -> dict[str, str]:
 
 def unlike(cell: Cell, found: Mapping[str, str]) -> str:
     """What of the versions that a cell's nodes told is not the cell's; "" where all is."""
-    wanted = {
-        "control plane": cell.plane,
-        "kubelet": f"1.{cell.minor}.",
-        **cell.begins,
-    }
+    wanted = {"control plane": cell.plane, "kubelet": f"1.{cell.minor}.", **cell.begins}
     wrong = [each for each, begin in wanted.items() if each not in found or not found[each].startswith(begin)]
     return ", ".join(f"{each} is {found.get(each, 'another one')}" for each in wrong)
 
@@ -170,58 +157,16 @@ def _passed(result: Mapping[str, Any] | None) -> str:
     return str(result["commit"]) if result and not result["red"] else ""
 
 
-def table(known: Mapping[str, Any]) -> str:
-    """A row for each cell."""
+def page(text: str, known: Mapping[str, Any]) -> str:
+    """The page with its table made again: a row for each cell."""
     rows = [
         f"| 1.{cell.minor} | v{cell.cgroups} | {cell.driver} | {cell.runtime} | {cell.linux} "
         f"| {_told(known.get(cell.name))} |"
         for cell in (*CELLS, *BESIDE)
     ]
     rows.append(f"| none | v2 | cgroupfs | {OWN_RUNTIME} | {OWN_LINUX}, 64-bit ARM | {_told(known.get(ARM))} |")
-    return "\n".join(["| kubelet | cgroups | driver | runtime | Linux | |", "|---|---|---|---|---|---|", *rows])
-
-
-def page(known: Mapping[str, Any]) -> str:
-    """The page."""
-    tested = ", ".join(f"`{each.partition('::')[2].partition('[')[2].rstrip(']') or each}`" for each in CELL_TESTS)
-    return f"""# Which kubelets numalign was run beside
-
-Each row is a cluster of two emulated machines, each with four NUMA nodes. On one machine the kubelet pins. On the
-other numalign pins, with `compatibility: kubelet`. The tests send the same pods to both machines. Both machines must
-give these pods the same CPUs and memory. The control plane is of the newest minor that is released: Kubernetes
-supports kubelets that are up to three minors older. A beta's kubelet has a control plane of that beta. Other tests
-compare the decisions of the kubelets of all five minors without a cluster ([parity](dev/kubelet-rules.md)).
-
-Kubernetes maintains a minor for 14 months. 1.34 left that window on 27 October 2026. Nothing is taken away:
-`compatibility: kubelet-1.34` stays exact, and `kubelet` on a node of 1.34 answers as that kubelet. Its rows stay
-until 1.38 is released: a control plane of 1.38 supports kubelets from 1.35 on.
-
-{table(known)}
-
-Each row runs {tested}. The rows of Linux 6.12 and 7 also run `{RELOAD}`:
-when systemd 257 reads its units again, it sets their cpusets again (systemd issue 40438). numalign must repair that.
-Two tests of `tests/lab/test_mixed.py` run there, too: since Linux 6.2 the kernel keeps the affinities of threads when
-it changes a cpuset.
-
-The row of `containerd-2.3`, containerd's LTS, also runs `{NARROWING}`: other containers have left a container's CPUs
-before the runtime creates it. The row of Linux 7 also runs `{STANDING}`: pods come and go, and
-systemd writes the pool's properties, which empties its cpuset there. A program measures for how long a container may
-run on CPUs that belong to another one.
-
-Debian 12 has Linux 6.1 and systemd 252. Debian 13 has Linux 6.12 and systemd 257; its backports have Linux 7. Debian
-builds its Linux 6.12 without the cpuset and memory controllers of cgroups v1, so no row has both.
-
-The runtime `crio` is CRI-O {CRIO.removeprefix("v")} with runc and conmon of Debian. The lab builds it without
-seccomp, SELinux and AppArmor.
-
-The row of 64-bit ARM is one guest with containerd and without a kubelet. `make arm` boots it. Its tests compare
-discovery with what QEMU was told and with lscpu. They read in the kernel what the agent wrote, and what a container
-got by NRI.
-
-`python -m tests.lab.cells --write` makes this page. `python -m tests.lab cell 1.34-v1-cgroupfs` runs a row and writes
-down the result; `1.36-v1-cgroupfs-crio` names a row of CRI-O, and `1.36-v2-systemd-6.12` one of Linux 6.12.
-`cell all` runs the rows that have not passed at this commit.
-"""
+    head = ("| kubelet | cgroups | driver | runtime | Linux | |", "|---|---|---|---|---|---|")
+    return pages.remade(text, "cells", "".join(f"{row}\n" for row in (*head, *rows)))
 
 
 def _told(result: Mapping[str, Any] | None) -> str:
@@ -232,14 +177,5 @@ def _told(result: Mapping[str, Any] | None) -> str:
     return f"run on {versions}; {result['day']}, commit {result['commit']}: {result['passed']} passed{red}"
 
 
-def main(arguments: list[str]) -> int:
-    """Write the page."""
-    if arguments == ["--write"]:
-        PAGE.write_text(page(read()))
-        return 0
-    print(__doc__, file=sys.stderr)
-    return 2
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    PAGE.write_text(page(PAGE.read_text(), read()))

@@ -113,8 +113,16 @@ def test_what_is_due_has_not_passed_at_this_commit() -> None:
 
 
 def test_the_page_is_made_of_what_ran() -> None:
-    """`python -m tests.lab.cells --write` writes it again."""
-    assert PAGE.read_text("utf-8") == page(read())
+    """`python -m tests.lab.cells` makes its table again; what is written by hand names what the rows run."""
+    text = PAGE.read_text("utf-8")
+    assert page(text, read()) == text
+    assert text.count("<!-- cells -->") == text.count("<!-- end -->") == 1
+    asked = [each.partition("[")[2].rstrip("]") or each for each in cells.CELL_TESTS]
+    told = f"Each row runs {', '.join(f'`{each}`' for each in asked)}."
+    named = (RELOAD, cells.NARROWING, cells.STANDING)
+    for words in (told, *(f"also run{s} `{each}`" for s, each in zip(("", "s", "s"), named, strict=True))):
+        assert words in text
+    assert f"CRI-O {builds.CRIO.removeprefix('v')} " in text
     assert set(read()) <= {*BY_NAME, ARM}
 
 
@@ -123,6 +131,7 @@ def test_a_row_says_what_ran_or_that_nothing_did(tmp_path: Path, monkeypatch: py
     for name in ("RESULTS", "PAGE"):
         monkeypatch.setattr(cells, name, tmp_path / name.lower())
     cells.RESULTS.write_text("{}")
+    cells.PAGE.write_text("<!-- cells -->\n<!-- end -->\n")
     found = [Outcome("tests/lab/test_first.py::test_a", PASSED), Outcome("tests/lab/test_first.py::test_b", FAILED)]
     cells.keep("1.34-v1-cgroupfs", found, {"control plane": "1.37.2", "kubelet": "1.34.4"})
     rows = [line for line in cells.PAGE.read_text().splitlines() if line.startswith("| 1.")]
