@@ -15,11 +15,7 @@ from tests.peers import tools
 
 @contextlib.contextmanager
 def serving(disk: Path) -> Iterator[str]:
-    """Its address, like 127.0.0.1:5000.
-
-    Args:
-        disk: the folder that it keeps its blobs in.
-    """
+    """Its address, like 127.0.0.1:5000; the disk is a folder for its blobs."""
     disk.mkdir(exist_ok=True)
     command = [str(tools.crane()), "registry", "serve", "--address", "127.0.0.1:0", "--disk", str(disk)]
     with tempfile.NamedTemporaryFile() as log, subprocess.Popen(command, stderr=log) as process:

@@ -3,11 +3,11 @@
     helm()         installs, upgrades, removes; renders and lints
     helm4()        the next major version, which GitOps tools use
     kubeconform()  objects against Kubernetes' schemas
-    helm_docs()    the chart's table of values
-    cosign()       signs images and files by a key, and verifies them
+    helm_docs()    the chart's table of values, from README.md.gotmpl and values.yaml
+    cosign()       signs images and files by a key, and verifies them; minutes when it is not cached
     crane()        reads and writes registries; `crane registry serve` is one
     krew()         kubectl's plugin manager, and krew_validator(), which its index is checked by
-    unittest()     helm-unittest, whose module cannot be installed by name: see tests/peers/unittest
+    unittest()     helm-unittest, run as `untt CHART`; its module has no installable name: see tests/peers/unittest
 
 A module's content is checked against the Go checksum database, so the version is the whole key.
 """
@@ -20,6 +20,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from tests.peers import CACHE, SECONDS, PeerMissingError, build, compiled, go, making
@@ -33,51 +34,6 @@ _HELM_FLAGS = " ".join(
 """What Helm's own Makefile sets: the Kubernetes that `helm template` renders for where none is asked."""
 
 
-def helm() -> Path:
-    """Helm 3."""
-    return _install("helm.sh/helm/v3/cmd/helm", "v3.22.0", _HELM_FLAGS)
-
-
-def helm4() -> Path:
-    """Helm 4, in the version by which Argo CD 3.5 renders and Flux 2.8 installs."""
-    return _install("helm.sh/helm/v4/cmd/helm", "v4.2.1")
-
-
-def kubeconform() -> Path:
-    """Validates objects."""
-    return _install("github.com/yannh/kubeconform/cmd/kubeconform", "v0.8.0")
-
-
-def helm_docs() -> Path:
-    """Writes README.md from README.md.gotmpl and values.yaml."""
-    return _install("github.com/norwoodj/helm-docs/cmd/helm-docs", "v1.14.2")
-
-
-def unittest() -> Path:
-    """Helm's plugin, run as a program: `untt CHART`."""
-    return build("unittest", package="github.com/helm-unittest/helm-unittest/cmd/helm-unittest")
-
-
-def cosign() -> Path:
-    """Sigstore's program; minutes when it is not cached."""
-    return _install("github.com/sigstore/cosign/v2/cmd/cosign", "v2.6.5")
-
-
-def crane() -> Path:
-    """The registries' client."""
-    return _install("github.com/google/go-containerregistry/cmd/crane", "v0.22.1")
-
-
-def krew() -> Path:
-    """The plugin manager."""
-    return _install("sigs.k8s.io/krew/cmd/krew", "v0.4.3")
-
-
-def krew_validator() -> Path:
-    """What krew's index accepts manifests by."""
-    return _install("sigs.k8s.io/krew/cmd/validate-krew-manifest", "v0.4.3")
-
-
 def _install(package: str, version: str, ldflags: str = "") -> Path:
     """Path of a program of a module; raises PeerMissingError when there is no Go or the build fails."""
     name = package.rpartition("/")[2]
@@ -89,6 +45,18 @@ def _install(package: str, version: str, ldflags: str = "") -> Path:
                 compiled(f"{name} {version}", "install", flags, f"{package}@{version}", GOBIN=folder)
                 Path(folder, name).rename(part)
     return target
+
+
+helm = partial(_install, "helm.sh/helm/v3/cmd/helm", "v3.22.0", _HELM_FLAGS)
+helm4 = partial(_install, "helm.sh/helm/v4/cmd/helm", "v4.2.1")
+"""In the version by which Argo CD 3.5 renders and Flux 2.8 installs."""
+kubeconform = partial(_install, "github.com/yannh/kubeconform/cmd/kubeconform", "v0.8.0")
+helm_docs = partial(_install, "github.com/norwoodj/helm-docs/cmd/helm-docs", "v1.14.2")
+unittest = partial(build, "unittest", package="github.com/helm-unittest/helm-unittest/cmd/helm-unittest")
+cosign = partial(_install, "github.com/sigstore/cosign/v2/cmd/cosign", "v2.6.5")
+crane = partial(_install, "github.com/google/go-containerregistry/cmd/crane", "v0.22.1")
+krew = partial(_install, "sigs.k8s.io/krew/cmd/krew", "v0.4.3")
+krew_validator = partial(_install, "sigs.k8s.io/krew/cmd/validate-krew-manifest", "v0.4.3")
 
 
 def cyclonedx() -> Path:
