@@ -12,8 +12,10 @@ import re
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
@@ -27,45 +29,63 @@ FIRST, SECOND = 0, 1
 """The two CPUs that every case works with, and node 0."""
 
 
-class Tree(Protocol):
-    """A hierarchy with a folder of our own in it, which has CPUs 0-1 and node 0."""
+class Tree(ABC):
+    """A hierarchy with a folder of our own in it, which has CPUs 0-1 and node 0.
 
-    version: int
-    root: str
+    Attributes:
+        version: 1 or 2.
+        root: where it is mounted, on v1 the folder with the mounts.
+        base: our folder.
+        kernel: what writes into it.
+        linux: the kernel's version, or that which is played.
+    """
+
     base: str
-    kernel: Kernel
-    linux: tuple[int, int]
-    """The kernel's version, or that which is played."""
 
+    def __init__(self, version: int, root: str, kernel: Kernel, linux: tuple[int, int]) -> None:
+        self.version, self.root, self.kernel, self.linux = version, root, kernel, linux
+
+    @abstractmethod
     def make(self, path: str) -> str:
         """A new cgroup below the base; its path in the hierarchy."""
-        ...
 
     def drop(self, path: str) -> str:
         """Remove one; "ok" or the refusal."""
-        ...
+        return told(lambda: self._drop(path))
 
-    def read(self, path: str, file: str) -> str: ...
+    @abstractmethod
+    def _drop(self, path: str) -> None: ...
 
+    def read(self, path: str, file: str) -> str:
+        return Path(f"{self.root}{self.part(file)}{path}", file).read_text("utf-8").strip()
+
+    def part(self, file: str) -> str:
+        """The hierarchy below the root that has a file."""
+        return "" if self.version != 1 else "/cpu" if file.startswith("cpu.") else "/cpuset"
+
+    @abstractmethod
     def spawn(self) -> int:
         """A process outside of the base."""
-        ...
 
+    @abstractmethod
     def end(self, pid: int) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:  # noqa: B027 - a scratch folder is the test's own
+        """Leave nothing behind."""
+
+
+def told(call: Callable[[], object]) -> str:
+    """Whether it may be done: "ok" or the name of the refusal."""
+    try:
+        call()
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+    return "ok"
 
 
 def write(tree: Tree, path: str, file: str, value: str) -> str:
     """One write by the tree's kernel: "ok" or the name of the refusal."""
-    hierarchy = tree.root
-    if tree.version == 1:
-        hierarchy += "/cpu" if file.startswith("cpu.") else "/cpuset"
-    try:
-        tree.kernel.write(hierarchy, path, file, value)
-    except OSError as error:
-        return errno.errorcode[error.errno or 0]
-    return "ok"
+    return told(lambda: tree.kernel.write(tree.root + tree.part(file), path, file, value))
 
 
 def empties(tree: Tree) -> bool:
@@ -84,17 +104,16 @@ def effective(tree: Tree, path: str, kind: str = "cpus") -> str:
     return tree.read(path, f"cpuset.{kind}.effective" if tree.version == 2 else f"cpuset.effective_{kind}")
 
 
-class ScratchTree:
+class ScratchTree(Tree):
     """A scratch folder."""
 
+    base = "/contract"
+
     def __init__(self, folder: Path, version: int, linux: tuple[int, int] = Layout.linux) -> None:
-        self.linux = linux
         self.tree = Scratch.create(
             folder, cpus=CpuSet.of(FIRST, SECOND), nodes=NodeSet.of(0), setup=Layout(version=version, linux=linux)
         )
-        self.version, self.root = version, str(folder)
-        self.kernel: Kernel = self.tree.kernel
-        self.base = "/contract"
+        super().__init__(version, str(folder), self.tree.kernel, linux)
         self.tree.rules.mkdir(self.base)
         for file, value in (("cpuset.cpus", "0-1"), ("cpuset.mems", "0")):
             self.tree.kernel_write(self.base, file, value)
@@ -103,16 +122,8 @@ class ScratchTree:
         self.tree.rules.mkdir(self.base + path)
         return self.base + path
 
-    def drop(self, path: str) -> str:
-        try:
-            self.tree.rules.rmdir(path)
-        except OSError as error:
-            return errno.errorcode[error.errno or 0]
-        return "ok"
-
-    def read(self, path: str, file: str) -> str:
-        hierarchy = "" if self.version != 1 else "cpu" if file.startswith("cpu.") else "cpuset"
-        return Path(f"{self.root}/{hierarchy}{path}", file).read_text("utf-8").strip()
+    def _drop(self, path: str) -> None:
+        self.tree.rules.rmdir(path)
 
     def spawn(self) -> int:
         return self.tree.spawn("")
@@ -122,23 +133,19 @@ class ScratchTree:
         assert home is not None
         self.tree.rules.exit(home, pid)
 
-    def close(self) -> None:
-        """The folder is the test's own."""
 
-
-class Real:
+class Real(Tree):
     """A hierarchy of this machine: only folders of our own, all removed at the end.
 
     Args:
         version: 1 or 2.
-        root: where it is mounted, on v1 the folder with the mounts.
+        root: as `Tree` has it.
         parts: the mounts below root that a cgroup has a folder in; "" is root itself.
     """
 
     def __init__(self, version: int, root: str, parts: tuple[str, ...]) -> None:
-        self.version, self.root, self._parts = version, root, parts
-        self.linux = running()
-        self.kernel: Kernel = RealKernel()
+        super().__init__(version, root, RealKernel(), running())
+        self._parts = parts
         self.base = f"/numalign-test-{os.getpid()}-{time.monotonic_ns()}"
         self._made: list[str] = []
         self._children: dict[int, subprocess.Popen[bytes]] = {}
@@ -153,18 +160,10 @@ class Real:
         self._made.append(path)
         return path
 
-    def drop(self, path: str) -> str:
-        try:
-            for part in self._parts:
-                Path(f"{self.root}{part}{path}").rmdir()
-        except OSError as error:
-            return errno.errorcode[error.errno or 0]
+    def _drop(self, path: str) -> None:
+        for part in self._parts:
+            Path(f"{self.root}{part}{path}").rmdir()
         self._made.remove(path)
-        return "ok"
-
-    def read(self, path: str, file: str) -> str:
-        part = self._parts[-1] if file.startswith("cpu.") else self._parts[0]
-        return Path(f"{self.root}{part}{path}", file).read_text("utf-8").strip()
 
     def spawn(self) -> int:
         script = (
@@ -193,11 +192,7 @@ class Real:
                 time.sleep(0.02)
 
 
-class RealV1(Real):
-    """The v1 cpuset and cpu hierarchies."""
-
-    def __init__(self) -> None:
-        super().__init__(1, REAL_ROOT, ("/cpuset", "/cpu"))
+RealV1 = partial(Real, 1, REAL_ROOT, ("/cpuset", "/cpu"))
 
 
 class RealV2(Real):
@@ -256,18 +251,10 @@ def why_not_real() -> str:
 
 
 ALL = [
-    pytest.param("scratch-v1", id="scratch-v1"),
-    pytest.param("scratch-v2", id="scratch-v2"),
-    pytest.param("scratch-v2-linux7", id="scratch-v2-linux7"),
-    pytest.param(
-        "real-v1",
-        id="real-v1",
-        marks=[pytest.mark.root_cgroup, pytest.mark.skipif(bool(why_not_real()), reason=why_not_real() or "-")],
-    ),
-    pytest.param(
-        "real-v2",
-        id="real-v2",
-        marks=[pytest.mark.root_cgroup, pytest.mark.skipif(bool(why_not_real_v2()), reason=why_not_real_v2() or "-")],
+    *("scratch-v1", "scratch-v2", "scratch-v2-linux7"),
+    *(
+        pytest.param(name, id=name, marks=[pytest.mark.root_cgroup, pytest.mark.skipif(bool(why), reason=why or "-")])
+        for name, why in (("real-v1", why_not_real()), ("real-v2", why_not_real_v2()))
     ),
 ]
 

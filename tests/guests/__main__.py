@@ -17,7 +17,8 @@ from agent.host.record import check, record
 from agent.model.machine import PCI_ADDRESS
 from tests.guests import contract, kernels
 from tests.guests.boot import GuestError, Sent, boot
-from tests.guests.needs import MissingError, initramfs, kernel, program
+from tests.guests.kernels import kernel
+from tests.guests.needs import MissingError, initramfs, program
 from tests.guests.shapes import BY_NAME, SHAPES, Shape
 from tests.guests.truth import KIB, truth
 

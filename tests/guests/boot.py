@@ -10,7 +10,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.guests.needs import QEMU, initramfs, kernel, program
+from tests.guests.kernels import kernel
+from tests.guests.needs import QEMU, initramfs, program
 from tests.guests.shapes import Shape
 
 STILL = 60
@@ -55,7 +56,7 @@ def boot(
 
     Args:
         shape: the machine.
-        image: the kernel; `needs.kernel` without one.
+        image: the kernel; `kernels.kernel` without one.
         initrd: the archive that it unpacks; `needs.initramfs` without one.
         still: seconds without a new byte after which it is given up.
         single: one thread of this machine for all processors: Linux 7 has died of more.

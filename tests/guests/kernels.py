@@ -6,22 +6,31 @@ end with 6.1: later ones are built without CONFIG_CPUSETS_V1.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.guests.needs import APT, DPKG, META, MissingError, cache, program, run
+from tests.guests.needs import APT, DPKG, KERNEL, META, MissingError, cache, program, run
 from tools.image.debs import LIVE
 
-NEWEST = "newest"
-SUITES = {"6.1": ("bookworm",), "6.12": ("trixie",), NEWEST: ("trixie-backports", "sid")}
+OWN, NEWEST = "6.1", "newest"
+SUITES = {OWN: ("bookworm",), "6.12": ("trixie",), NEWEST: ("trixie-backports", "sid")}
 """Name of a kernel -> the suites that serve it; of several, the newest version counts."""
 RUNS = (("6.1", 1), ("6.1", 2), ("6.12", 2), (NEWEST, 2))
 """Kernels, and the versions of cgroups that each is asked with."""
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _DEPENDS = re.compile(r"^ *\|?Depends: (linux-(?:image|binary)-[^\s:]*[0-9][^\s:]*)", re.MULTILINE)
+
+
+def kernel() -> Path:
+    """The kernel to boot for a recording: NUMALIGN_GUEST_KERNEL, or the oldest one here."""
+    given = os.environ.get(KERNEL)
+    if given and not Path(given).is_file():
+        raise MissingError(f"{KERNEL}={given}: no such file")
+    return Path(given) if given else kept(OWN) or fetch(OWN)
 
 
 def kept(name: str) -> Path | None:

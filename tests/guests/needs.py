@@ -1,14 +1,9 @@
-"""What a guest needs: QEMU, busybox, a kernel, an initramfs. Checked before anything is booted.
-
-The kernel is taken out of Debian's package without installing it. It is kept outside the work tree, by version, in
-~/.cache/numalign/guests (XDG_CACHE_HOME is respected).
-"""
+"""What a guest needs: QEMU, busybox, an initramfs, and a kernel (`kernels`). Checked before anything is booted."""
 
 from __future__ import annotations
 
 import gzip
 import os
-import re
 import shutil
 import stat
 import struct
@@ -29,7 +24,7 @@ class MissingError(Exception):
 
 
 def cache() -> Path:
-    """Where kernels are kept."""
+    """Where kernels are kept, outside the work tree."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     place = Path(base) / "numalign" / "guests"
     place.mkdir(parents=True, exist_ok=True)
@@ -42,17 +37,6 @@ def program(name: str, package: str) -> str:
     if not found:
         raise MissingError(f"{name} is not there: apt-get install {package}")
     return found
-
-
-def kernel() -> Path:
-    """The kernel to boot: NUMALIGN_GUEST_KERNEL, the newest one kept, or the one that apt offers."""
-    given = os.environ.get(KERNEL)
-    if given:
-        if not Path(given).is_file():
-            raise MissingError(f"{KERNEL}={given}: no such file")
-        return Path(given)
-    kept = sorted(cache().glob("vmlinuz-*"), key=lambda path: path.stat().st_mtime)
-    return kept[-1] if kept else _fetch()
 
 
 def static_busybox() -> bytes:
@@ -96,25 +80,6 @@ def _is_dynamic(program: bytes) -> bool:
         struct.unpack_from(form, program, at)[0] for form, at in (("<Q", 32), ("<H", 54), ("<H", 56))
     )
     return any(struct.unpack_from("<I", program, start + size * n)[0] == _ELF_INTERPRETER for n in range(count))
-
-
-def _fetch() -> Path:
-    """Download the kernel's package and keep its vmlinuz."""
-    apt, dpkg = program(APT, "apt"), program(DPKG, "dpkg")
-    found = re.search(r"Depends: (linux-image-\S+)", run(["apt-cache", "depends", META]))
-    if not found:
-        raise MissingError(f"apt knows no {META}: apt-get update, or set {KERNEL} to a kernel with NUMA support")
-    folder = cache()
-    run([apt, "download", "-q", found[1]], folder)
-    (package,) = folder.glob(f"{found[1]}_*.deb")
-    target = folder / f"vmlinuz-{package.name.split('_')[1]}"
-    unpacked = folder / "unpacked"
-    run([dpkg, "--extract", str(package), str(unpacked)])
-    (image,) = (unpacked / "boot").glob("vmlinuz-*")
-    image.replace(target)
-    shutil.rmtree(unpacked)
-    package.unlink()
-    return target
 
 
 def run(command: list[str], folder: Path | None = None) -> str:

@@ -59,28 +59,22 @@ def _in_force(tree: Tree, path: str) -> str:
     return f", in force {effective(tree, path) or 'nothing'}"
 
 
-def _emptied(tree: Tree) -> str:
-    path = _made(tree, "/a", "1")
-    _lived_in(tree, path)
-    told = write(tree, path, CPUS, "")
-    return _taken(told, _in_force(tree, path))
+def _writes(
+    file: str, value: str, *, cpus: str = "0-1", child: str = "", lived_in: str = "", told_of: str = ""
+) -> Operation:
+    """Write into /a, which has these CPUs, a child with others or none, and a process; whose set in force is told."""
 
+    def ask(tree: Tree) -> str:
+        paths = {"/a": _made(tree, "/a", cpus)}
+        if child:
+            paths["/a/b"] = _made(tree, "/a/b", child)
+        if lived_in:
+            _lived_in(tree, paths[lived_in])
+        told = write(tree, paths["/a"], file, value)
+        whose = {"/a": ", ", "/a/b": ", child "}.get(told_of, "")
+        return _taken(told, f"{whose}{_in_force(tree, paths[told_of])[2:]}" if whose else "")
 
-def _emptied_mems(tree: Tree) -> str:
-    path = _made(tree, "/a")
-    _lived_in(tree, path)
-    return _taken(write(tree, path, MEMS, ""))
-
-
-def _emptied_parent(tree: Tree) -> str:
-    parent, child = _made(tree, "/a", "1"), _made(tree, "/a/b", "1")
-    _lived_in(tree, child)
-    return _taken(write(tree, parent, CPUS, ""))
-
-
-def _emptied_idle(tree: Tree) -> str:
-    path = _made(tree, "/a", "1")
-    return _taken(write(tree, path, CPUS, ""), _in_force(tree, path))
+    return ask
 
 
 def _entered(tree: Tree) -> str:
@@ -91,22 +85,6 @@ def _beyond(tree: Tree) -> str:
     _made(tree, "/a", "0")
     child = _made(tree, "/a/b", "0")
     return _taken(write(tree, child, CPUS, "0-1"), _in_force(tree, child))
-
-
-def _cut(tree: Tree) -> str:
-    parent, child = _made(tree, "/a"), _made(tree, "/a/b")
-    told = write(tree, parent, CPUS, "0")
-    return _taken(told, f", child{_in_force(tree, child)[1:]}")
-
-
-def _apart(tree: Tree) -> str:
-    parent, child = _made(tree, "/a"), _made(tree, "/a/b", "1")
-    told = write(tree, parent, CPUS, "0")
-    return _taken(told, f", child{_in_force(tree, child)[1:]}")
-
-
-def _never(tree: Tree) -> str:
-    return _taken(write(tree, _made(tree, "/a"), CPUS, "70000"))
 
 
 def _lists(tree: Tree) -> str:
@@ -217,15 +195,15 @@ def _partition(tree: Tree) -> str:
 
 
 OPERATIONS: dict[str, Operation] = {
-    "the set of CPUs is emptied, a process is in it": _emptied,
-    "the set of memory nodes is emptied, a process is in it": _emptied_mems,
-    "the set is emptied, a process is in a child": _emptied_parent,
-    "the set is emptied, no process is in it": _emptied_idle,
+    "the set of CPUs is emptied, a process is in it": _writes(CPUS, "", cpus="1", lived_in="/a", told_of="/a"),
+    "the set of memory nodes is emptied, a process is in it": _writes(MEMS, "", lived_in="/a"),
+    "the set is emptied, a process is in a child": _writes(CPUS, "", cpus="1", child="1", lived_in="/a/b"),
+    "the set is emptied, no process is in it": _writes(CPUS, "", cpus="1", told_of="/a"),
     "a process enters a cgroup without a set": _entered,
     "a set beyond the parent's": _beyond,
-    "a parent's set is cut below its child's": _cut,
-    "a parent's set is cut to what its child does not have": _apart,
-    "a CPU that can never be": _never,
+    "a parent's set is cut below its child's": _writes(CPUS, "0", child="0-1", told_of="/a/b"),
+    "a parent's set is cut to what its child does not have": _writes(CPUS, "0", child="1", told_of="/a/b"),
+    "a CPU that can never be": _writes(CPUS, "70000"),
     'the lists "0\\n1", "0\\0", "1\\n,0"': _lists,
     'the quotas "50000 max", "max max max", "999999999999999"': _quotas,
     "a CPU of a set 0-1 goes offline": _offline,

@@ -36,13 +36,7 @@ _LIBRARY = re.compile(r"=> (/\S+)|^\s*(/\S+)", re.MULTILINE)
 
 
 def archive(init: bytes, *, checkout: Path = CHECKOUT, more: Mapping[str, Path] | None = None) -> bytes:
-    """Make an archive, not compressed: a guest without a processor of its own takes longer to unpack than to read.
-
-    Args:
-        init: the guest's first program.
-        checkout: of which agent and tests/contract are taken.
-        more: further files, by the path that they get.
-    """
+    """Make an archive, not compressed: a guest without a processor of its own takes longer to unpack than to read."""
     files = {"/bin/busybox": Path(program(BUSYBOX, "busybox-static")), **_python(), **_packages(), **(more or {})}
     for folder in ("agent", "tests/contract"):
         files |= {f"{PLACE}/{each.relative_to(checkout)}": each for each in _sources(checkout / folder)}
