@@ -14,7 +14,7 @@ import click
 
 from tests.kubeletconfig import page as pages
 from tests.kubeletconfig import recorded
-from tests.kubeletconfig.asking import Kubelet, alike, compared, kubelet, pattern, smallest
+from tests.kubeletconfig.asking import alike, compared, kubelet, pattern, smallest
 from tests.kubeletconfig.compare import NOT_ASKED, Difference
 from tests.kubeletconfig.grammar import File, Grammar
 from tests.kubeletconfig.intended import TABLE, meant
@@ -31,36 +31,24 @@ def asked_of_all(files: Iterable[File]) -> Iterator[Recorded]:
     with ExitStack() as stack:
         asked = [stack.enter_context(kubelet(minor)) for minor in kubelets.RELEASES]
         for file in dict.fromkeys(files):
-            yield _asked(asked, file)
+            told = {each.minor: each.answer(file) for each in asked}
+            yield Recorded(file, {minor: each for minor, each in told.items() if each.get("stage") != NOT_ASKED})
 
 
 def chosen(count: int, seed: int) -> Iterator[Recorded]:
-    """Every kubelet's answer to single values and to files of the grammar, where it is of a kind that is new.
-
-    Args:
-        count: files of the grammar to choose from.
-        seed: of the grammar.
-    """
-    with ExitStack() as stack:
-        asked = [stack.enter_context(kubelet(minor)) for minor in kubelets.RELEASES]
-        known = [decoders.gates(minor) for minor in kubelets.RELEASES]
-        free = {name: spec for name, spec in known[0].items() if all(_free(gates.get(name)) for gates in known)}
-        grammar, kinds = Grammar(seed, free), Counter[tuple[Any, ...]]()
-        for file in chain(singles(), (grammar.file() for _ in range(count))):
-            found = _asked(asked, file)
-            kind = tuple(_kind(found, minor) for minor in found.answers)
-            kinds[kind] += 1
-            if kinds[kind] <= TWICE and len(found.answers) == len(asked):
-                yield found
+    """Every kubelet's answer to single values and to files of the grammar, where it is of a kind that is new."""
+    known = [decoders.gates(minor) for minor in kubelets.RELEASES]
+    free = {name: spec for name, spec in known[0].items() if all(_free(gates.get(name)) for gates in known)}
+    grammar, kinds = Grammar(seed, free), Counter[tuple[Any, ...]]()
+    for found in asked_of_all(chain(singles(), (grammar.file() for _ in range(count)))):
+        kind = tuple(_kind(found, minor) for minor in found.answers)
+        kinds[kind] += 1
+        if kinds[kind] <= TWICE and len(found.answers) == len(kubelets.RELEASES):
+            yield found
 
 
 def _free(spec: Mapping[str, Any] | None) -> bool:
     return spec is not None and not spec["locked"]
-
-
-def _asked(kubelets_asked: list[Kubelet], file: File) -> Recorded:
-    answers = {each.minor: each.answer(file) for each in kubelets_asked}
-    return Recorded(file, {minor: told for minor, told in answers.items() if told.get("stage") != NOT_ASKED})
 
 
 def _kind(found: Recorded, minor: int) -> tuple[Any, ...]:

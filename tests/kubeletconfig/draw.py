@@ -14,12 +14,7 @@ Pairs = list[tuple[str, str]]
 
 
 class Draw:
-    """Choices.
-
-    Args:
-        seed: of the random numbers.
-        gates: that the kubelet knows, and lets have any value.
-    """
+    """Choices; of the gates those that the kubelet knows, and lets have any value."""
 
     def __init__(self, seed: int, gates: Sequence[str]) -> None:
         self.random = Random(seed)

@@ -29,12 +29,7 @@ class File:
 
 
 class Grammar:
-    """Files for one kubelet.
-
-    Args:
-        seed: the same gives the same files.
-        gates: what that kubelet knows (`tests.peers.decoders.gates`).
-    """
+    """Files for one kubelet, by the gates that it knows (`tests.peers.decoders.gates`)."""
 
     def __init__(self, seed: int, gates: Mapping[str, Mapping[str, Any]]) -> None:
         self._draw = Draw(seed, sorted(name for name, spec in gates.items() if not spec["locked"]))

@@ -37,13 +37,9 @@ class Answer:
 
 
 def answer(text: str, machine: Machine, mode: str, scratch: Path) -> Answer:
-    """Read a file as the agent does at its start.
+    """Read a file as the agent does at its start, from a scratch file, on a machine.
 
-    Args:
-        text: of the file.
-        machine: that it is tried on.
-        mode: FIXED, or a kubelet's minor as `compatibility` names it.
-        scratch: a file to write it to.
+    The mode is FIXED, or a kubelet's minor as `compatibility` names it.
     """
     scratch.write_text(text if mode == FIXED else _with(text, f"compatibility: {mode}"), "utf-8", newline="")
     try:
