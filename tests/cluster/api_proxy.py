@@ -19,6 +19,7 @@ from aiohttp import web
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.objects import Object
+from tests.gatekeeper.standin import split
 from tests.matrix.http_server import HttpServer
 from tests.matrix.loop import Loop
 from tests.patience import until
@@ -123,7 +124,8 @@ class ApiProxy:
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         data = await request.read()
-        resource, key = _named(request.path)
+        kind, key, below = split(request.path)
+        resource = f"{kind}/{below}" if below else kind
         if await self._held(request, resource, key, BEFORE):
             return _gone(request)
         headers = {name: text for name, text in request.headers.items() if name.lower() not in HOP}
@@ -162,14 +164,3 @@ def _gone(request: web.Request) -> web.Response:
     with suppress(AttributeError):  # the client has gone
         request.transport.abort()  # type: ignore[union-attr]  # None: it is gone
     return web.Response(status=503)
-
-
-def _named(path: str) -> tuple[str, str]:
-    """Resource with its subresource, and "namespace/name"."""
-    parts = [each for each in path.split("/") if each]
-    parts = parts[2:] if parts[0] == "api" else parts[3:]
-    space = ""
-    if parts[0] == "namespaces" and len(parts) > 2:
-        space, parts = f"{parts[1]}/", parts[2:]
-    kind, name, part = (*parts, "", "")[:3]
-    return f"{kind}/{part}" if part else kind, f"{space}{name}"

@@ -51,13 +51,7 @@ class ApiError(Exception):
 
 
 class Api:
-    """Speaks to an API server as the cluster's admin.
-
-    Args:
-        server: its address.
-        ca: the certificate that its own is checked against.
-        admin: the token that is used where no other is given.
-    """
+    """Speaks to an API server as the cluster's admin, whose token is used where no other is given."""
 
     def __init__(self, server: str, ca: Path, admin: str = ADMIN) -> None:
         self.server, self.ca, self._admin = server, ca, admin
@@ -98,6 +92,15 @@ class Api:
             raise ApiError(error.code, text) from None
         return text if raw else json.loads(text)
 
+    def found(self, path: str, method: str = "GET") -> Any:  # noqa: ANN401 - the API's JSON
+        """One request without a body; its JSON answer, None where nothing is there."""
+        try:
+            return self.call(method, path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+        return None
+
     def create(self, *objects: dict[str, Any]) -> list[dict[str, Any]]:
         """Create objects of any kind that the paths below know; returns them as stored."""
         return [self.call("POST", path_of(each), each) for each in objects]
@@ -115,11 +118,9 @@ class Api:
         """Wait until objects of a new definition can be listed."""
 
         def served() -> bool:
-            try:
-                self.call("GET", path)
-            except ApiError:
-                return False
-            return True
+            with contextlib.suppress(ApiError):  # not yet
+                return self.call("GET", path) is not None
+            return False
 
         until(served, path)
 
@@ -283,13 +284,7 @@ def etcd_flags(folder: Path, port: int | str, peer_port: int | str) -> tuple[str
 
 
 def kubeconfig(server: str, ca: Path, user: dict[str, str]) -> str:
-    """A kubeconfig with everything in it: no other file is needed.
-
-    Args:
-        server: the API server's address.
-        ca: of its certificate.
-        user: token, or client-certificate-data and client-key-data.
-    """
+    """A kubeconfig with everything in it; the user has a token, or client-certificate-data and client-key-data."""
     trust = {"server": server, "certificate-authority-data": in_base64(ca)}
     return yaml.safe_dump({
         "apiVersion": "v1", "kind": "Config", "current-context": "lab",
@@ -315,6 +310,8 @@ _PLURALS = {
     "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
     "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings", "RuntimeClass": "runtimeclasses",
     "Deployment": "deployments", "Job": "jobs", "PodMonitor": "podmonitors", "PrometheusRule": "prometheusrules",
+    "DeviceClass": "deviceclasses", "ResourceClaim": "resourceclaims",
+    "ResourceClaimTemplate": "resourceclaimtemplates",
 }  # fmt: skip
 
 

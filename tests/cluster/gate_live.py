@@ -42,15 +42,7 @@ main()
 
 
 class LiveGate:
-    """Nodes, servers, and the replicas that a test starts.
-
-    Args:
-        cluster: with scheduler and controllers.
-        account: of the gatekeeper.
-        folder: for logs.
-        nodes: played.
-        proxy: that the replicas speak through.
-    """
+    """Nodes, servers, and the replicas that a test starts, which speak through the proxy."""
 
     def __init__(
         self, cluster: ControlPlane, account: Path, folder: Path, nodes: PaperNodes, proxy: ApiProxy
@@ -71,7 +63,6 @@ class LiveGate:
         return made
 
     def skewed(self, seconds: float) -> GateProcess:
-        """Start one whose clock is wrong."""
         return self.replica(program=("-c", SKEWED, f"{seconds}"))
 
     @property
@@ -114,18 +105,13 @@ class LiveGate:
 
     def pod(self, name: str) -> Object:
         """A pod, {} where it is not there."""
-        with suppress(ApiError):  # {} says so
-            found: Object = self.cluster.call("GET", f"{PODS}/{name}")
-            return found
-        return {}
+        return self.cluster.found(f"{PODS}/{name}") or {}
 
     def pods(self) -> list[Object]:
-        """All pods of the tests' namespace."""
         found: list[Object] = self.cluster.call("GET", PODS)["items"]
         return found
 
     def delete(self, *names: str) -> None:
-        """Delete pods at once."""
         for name in names:
             self.cluster.call("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
 

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from tests.cluster.api_proxy import SPEC
-from tests.cluster.control_plane import ApiError
 from tests.cluster.gate_live import LiveGate
 from tests.cluster.gate_world import SPACE, gates, nominated
 from tests.cluster.nodes import MERGE, STRATEGIC
@@ -118,15 +117,7 @@ def _unclaim(gate: LiveGate) -> None:
     path = f"{CLAIMS}/r2-later"
     gate.cluster.call("DELETE", path)
     gate.cluster.call("PATCH", path, {"metadata": {"finalizers": None}}, kind=MERGE)
-
-    def gone() -> bool:
-        try:
-            gate.cluster.call("GET", path)
-        except ApiError as error:
-            return error.status == 404
-        return False
-
-    until(gone, "the claim to go")
+    until(lambda: gate.cluster.found(path) is None, "the claim to go")
 
 
 def _foreign(gate: LiveGate) -> None:

@@ -8,11 +8,7 @@ loop, at most once in PERIOD.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import queue
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -21,17 +17,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any, Self
-
-import yaml
 
 from agent.app.cluster.summary import SummaryText, says_the_same
 from agent.app.cluster.topology_loop import EVERY, TopologyLoop
 from agent.errors import KubeError
 from agent.forecast.dry_run import DryRun
-from agent.forecast.gate.values import GATE, HOSTNAME
+from agent.forecast.gate.values import GATE
 from agent.kube.access import ApiAccess
 from agent.kube.client import KubeClient
 from agent.kube.gate.list_watch import Arrived, Left, ListWatch, News
@@ -39,10 +32,12 @@ from agent.kube.objects.pod_objects import seen
 from agent.kube.pod_report import CONDITION
 from agent.kube.topology_crd import PATH, TopologyPublisher
 from agent.settings import parse
-from tests import patience, scraped
+from tests import scraped
+from tests.cluster import nodes
 from tests.cluster.control_plane import ADMIN, ApiError, ControlPlane, free_port
-from tests.cluster.nodes import DEPLOY, MERGE, STRATEGIC, SYSTEM
-from tests.cluster.objects import Object, namespace, node, pod
+from tests.cluster.nodes import MERGE, STRATEGIC, SYSTEM
+from tests.cluster.objects import Object, namespace, pod
+from tests.cluster.paper_fleet import PLAIN, fit
 from tests.patience import until
 from tests.world.nodes import managers_of
 
@@ -62,10 +57,6 @@ LABELS = {"app.kubernetes.io/name": "numalign", "app.kubernetes.io/component": "
 """Of the agents' pods."""
 PERIOD = EVERY
 DONE = ("Succeeded", "Failed")
-PLAIN = {
-    "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
-    "leaderElection": {"leaderElect": False},
-}  # fmt: skip
 
 
 def scheduling(strategy: str = "LeastAllocated", **limits: float) -> Object:
@@ -75,36 +66,29 @@ def scheduling(strategy: str = "LeastAllocated", **limits: float) -> Object:
         strategy: LeastAllocated, which is the default, or MostAllocated.
         limits: qps and burst of its client; without them the tests' own, with `qps=50, burst=100` the stock ones.
     """
-    fit = {"type": strategy, "resources": [{"name": name, "weight": 1} for name in ("cpu", "memory")]}
-    profile = {
-        "schedulerName": "default-scheduler",
-        "pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": fit}}],
-    }
+    profile = {"schedulerName": "default-scheduler", "pluginConfig": [fit(strategy)]}
     return {**PLAIN, "profiles": [profile], **({"clientConnection": limits} if limits else {})}
 
 
 def install(cluster: ControlPlane, folder: Path) -> Path:
     """Install what the chart does, and wait until it is in force; returns the folder of the gatekeeper's account."""
-    cluster.ensure(namespace(SYSTEM), namespace(SPACE))
-    for file in ("access/gatekeeper", "crds/noderesourcetopologies"):
-        cluster.ensure(*yaml.safe_load_all((DEPLOY / f"{file}.yaml").read_text()))
-    cluster.wait_served(PATH)
+    nodes.install(cluster, "access/gatekeeper")
+    cluster.ensure(namespace(SPACE))
     found = account(cluster, folder, NAME)
     token = (found / "token").read_text()
     cluster.wait_allowed(token, "patch", "pods", subresource="status")
     body = asking("in-force", nodeName="nowhere", annotations={})
     cluster.create(body)
-    path, numbers = f"{PODS}/in-force", count()
+    path = f"{PODS}/in-force"
 
-    def refused() -> bool:
+    def refused(labels: Object) -> bool:
         try:
-            labels = {"metadata": {"labels": {"number": f"{next(numbers)}"}}}
             cluster.call("PATCH", path, labels, kind=STRATEGIC, token=token)
         except ApiError as error:
             return "may not change" in str(error)
         return False
 
-    until(refused, "the policy")
+    nodes.wait_policy(refused)
     cluster.call("DELETE", f"{path}?gracePeriodSeconds=0")
     return found
 
@@ -207,14 +191,7 @@ class PaperNodes:
     ) -> None:  # fmt: skip
         """Add a node with its agent, Ready both, and publish it; what it says is `old` seconds old."""
         run = DryRun(managers_of(machine, settings))
-        (stored,) = self.cluster.create(node(name, **{HOSTNAME: name, **labels}))
-        managers = run.node
-        memory = sum(each.memory for each in managers.machine.nodes)
-        cpus = len(managers.machine.online) - len(managers.reserved)
-        sizes = {"cpu": f"{cpus}", "memory": f"{memory}", "pods": "250"}
-        self._node_status(name, {"capacity": sizes, "allocatable": sizes, "conditions": _ready(now=True)})
-        self.cluster.call("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}}, kind=MERGE)
-        uid = stored["metadata"]["uid"]
+        uid = nodes.register(self.cluster, name, run.node, labels=labels)
         loop = TopologyLoop(
             TopologyPublisher(self._client, says_the_same), name, snapshot=lambda: run.state, node_uid=lambda: uid,
             enforcing=lambda: True, problem=print,
@@ -241,13 +218,14 @@ class PaperNodes:
 
     def agent_ready(self, name: str, *, ready: bool = True, since: float = 0.0) -> None:
         """Say whether the agent's pod is Ready, and since when."""
-        status = {"phase": "Running", "conditions": _ready(now=ready, since=since)}
+        status = {"phase": "Running", "conditions": nodes.ready(now=ready, since=since)}
         self.cluster.call("PATCH", f"/api/v1/namespaces/{SYSTEM}/pods/agent-{name}/status", {"status": status},
                           kind=STRATEGIC)  # fmt: skip
 
     def ready(self, name: str, *, ready: bool) -> None:
         """Say whether a node is Ready."""
-        self._node_status(name, {"conditions": _ready(now=ready)})
+        status = {"status": {"conditions": nodes.ready(now=ready)}}
+        self.cluster.call("PATCH", f"/api/v1/nodes/{name}/status", status, kind=MERGE)
 
     def taint(self, name: str, *keys: str) -> None:
         """Give a node these NoSchedule taints, in place of those that it has."""
@@ -264,7 +242,6 @@ class PaperNodes:
         return names
 
     def publish(self, name: str) -> None:
-        """Publish what a node holds now."""
         with self._lock:
             until(partial(self._stepped, self.nodes[name]), f"the summary of {name}")
 
@@ -315,7 +292,7 @@ class PaperNodes:
             refusal = there.run.pods[uid].refusal
         if refusal is None:
             if self._reports:
-                self._status(key, {"phase": "Running", "conditions": _ready(now=True)})
+                self._status(key, {"phase": "Running", "conditions": nodes.ready(now=True)})
             return
         self.refused[key] = name
         told = {"type": CONDITION, "status": "False", "reason": refusal.reason.value, "message": refusal.plain}
@@ -333,79 +310,40 @@ class PaperNodes:
         with contextlib.suppress(KubeError):  # it is gone already
             self._client.call("PATCH", path, {"status": status}, kind=STRATEGIC, brief=True)
 
-    def _node_status(self, name: str, status: Object) -> None:
-        self.cluster.call("PATCH", f"/api/v1/nodes/{name}/status", {"status": status}, kind=MERGE)
-
 
 def _bound(body: Mapping[str, Any], _known: bool) -> Object | None:  # noqa: FBT001 - a `list_watch.Reader`
     own = body["metadata"].get("namespace") == SYSTEM
     return None if own or not body["spec"].get("nodeName") else dict(body)
 
 
-def _ready(*, now: bool, since: float = 0.0) -> list[Object]:
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since or time.time()))
-    return [{"type": "Ready", "status": "True" if now else "False", "reason": "OnPaper", "message": "",
-             "lastTransitionTime": stamp}]  # fmt: skip
-
-
-class GateProcess:
-    """One process of `numalign gatekeeper` with the token of its account: `with GateProcess(...) as gatekeeper:`.
-
-    Args:
-        cluster: the control plane, installed.
-        account: the folder that `install` returned.
-        folder: for its log.
-        name: of its pod.
-        arguments: of the command.
-        server: in place of the cluster's own address.
-        program: in place of `-m agent`.
-    """
+class GateProcess(nodes.Process):
+    """One process of `numalign gatekeeper` with the account of `install`: `with GateProcess(...) as gatekeeper:`."""
 
     def __init__(
         self, cluster: ControlPlane, account: Path, folder: Path, name: str, *arguments: str, server: str = "",
         program: Iterable[str] = ("-m", "agent"),
     ) -> None:  # fmt: skip
-        self.name, self.log, self.port = name, folder / f"{name}.log", free_port()
+        super().__init__(folder / f"{name}.log")
+        self.name, self.port = name, free_port()
         self.command = [
             sys.executable, *program, "gatekeeper", "--namespace", SYSTEM, "--api-server", server or cluster.server,
             "--api-account", str(account), "--metrics-address", f"127.0.0.1:{self.port}", "--log-format", "json",
             *arguments,
         ]  # fmt: skip
-        self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as log:
-            environment = {**os.environ, "POD_NAME": self.name}
-            self.process = subprocess.Popen(self.command, stdout=log, stderr=log, env=environment)
+        self.start(self.command, POD_NAME=self.name)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
-        """End the process; its exit code."""
-        assert self.process is not None
-        if self.process.poll() is None:
-            self.process.send_signal(how)
-        return self.process.wait(patience.PATIENCE)
-
-    @property
-    def lives(self) -> bool:
-        """Whether it runs."""
-        return self.process is not None and self.process.poll() is None
-
     def led_at(self) -> float:
         """When it began to lead, in seconds since the epoch; 0 before."""
-        for line in self.log.read_text().splitlines() if self.log.exists() else ():
-            with contextlib.suppress(ValueError):  # a line that is no JSON
-                found = json.loads(line)
-                if found["msg"] == "this replica leads":
-                    return datetime.fromisoformat(found["time"]).timestamp()
-        return 0.0
+        found = self.said("this replica leads")
+        return datetime.fromisoformat(found["time"]).timestamp() if found else 0.0
 
     def metrics(self) -> dict[str, float]:
-        """What it counts."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:
             return scraped.values(answer.read().decode())
 
@@ -416,11 +354,7 @@ class GateProcess:
 
 def switched_on(cluster: ControlPlane) -> bool:
     """Whether pods that ask are gated: the leader can decide."""
-    try:
-        cluster.call("GET", SWITCH_PATH)
-    except ApiError:
-        return False
-    return True
+    return cluster.found(SWITCH_PATH) is not None
 
 
 def inherit(cluster: ControlPlane) -> None:

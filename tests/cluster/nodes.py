@@ -14,23 +14,25 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
 
+from agent.core.admission.node import Node
 from agent.core.machines.synthetic import parse_synthetic
 from agent.host.cgroups import Cgroups
 from agent.host.checkpoint import Checkpoint
 from agent.host.scratch import Scratch
 from agent.host.standin import container_id
 from agent.kube.pod_report import ASSIGNMENT, CONDITION
+from agent.kube.topology_crd import PATH
 from agent.model.ledger import Ledger
 from agent.model.pod import Qos
 from agent.observe.metrics import FRESH
 from tests import patience, scraped
-from tests.cluster.control_plane import ApiError, ControlPlane
+from tests.cluster.control_plane import ControlPlane
 from tests.cluster.objects import SCHEDULED, Object, namespace, node, pod
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -49,12 +51,43 @@ def wait(condition: Callable[[], object], seconds: float = patience.PATIENCE, wh
     patience.until(condition, what, within=seconds)
 
 
-def install(cluster: ControlPlane) -> None:
-    """What the chart installs, once per cluster: namespace, role, admission policy, CRD."""
+CHART = "access/rbac", "access/rbac-eviction", "access/admission-policy"
+
+
+def install(cluster: ControlPlane, *files: str) -> None:
+    """What the chart installs, once per cluster: namespace, these files of deploy, CRD."""
     cluster.ensure(namespace(SYSTEM))
-    for file in ("access/rbac", "access/rbac-eviction", "access/admission-policy", "crds/noderesourcetopologies"):
+    for file in (*files, "crds/noderesourcetopologies"):
         cluster.ensure(*yaml.safe_load_all((DEPLOY / f"{file}.yaml").read_text()))
-    cluster.wait_served("/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies")
+    cluster.wait_served(PATH)
+
+
+def wait_policy(refused: Callable[[Object], bool]) -> None:
+    """Wait until a patch of a pod's labels is refused: the server takes a moment to compile a new policy."""
+    patience.until(
+        lambda: refused({"metadata": {"labels": {"x": str(time.monotonic_ns())}}}), "the policy", pause=0.2
+    )
+
+
+def register(
+    cluster: ControlPlane, name: str, node_: Node, *, labels: Mapping[str, str] | None = None,
+    memory: int = 0, pods: int = 250,
+) -> str:  # fmt: skip
+    """A Node on paper, Ready, with what its managers leave to so many pods, less so much memory; its uid."""
+    (stored,) = cluster.create(node(name, **{"kubernetes.io/hostname": name, **(labels or {})}))
+    cpus, total = len(node_.machine.online) - len(node_.reserved), sum(each.memory for each in node_.machine.nodes)
+    sizes = {"cpu": str(cpus), "memory": str(total - memory), "pods": f"{pods}"}
+    status = {"capacity": sizes, "allocatable": sizes, "conditions": ready(now=True)}
+    cluster.call("PATCH", f"/api/v1/nodes/{name}/status", {"status": status}, kind=MERGE)
+    cluster.call("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}}, kind=MERGE)
+    return str(stored["metadata"]["uid"])
+
+
+def ready(*, now: bool, since: float = 0.0) -> list[Object]:
+    """The condition Ready, as it is now and since when."""
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since or time.time()))
+    return [{"type": "Ready", "status": "True" if now else "False", "reason": "OnPaper", "message": "",
+             "lastTransitionTime": stamp}]  # fmt: skip
 
 
 class Place:
@@ -79,7 +112,7 @@ class Place:
         self.tree = Scratch.create(folder / "cgroup", cpus=self.machine.online, nodes=self.machine.node_set)
         self.cgroups = Cgroups(self.tree.folder, kernel=self.tree.kernel)
         self.configure(settings or {})
-        install(cluster)
+        install(cluster, *CHART)
         cluster.create(node(name), namespace(name))
         count = len(self.machine.online)
         sizes = {"capacity": {"cpu": str(count), "memory": "16Gi", "pods": "500"}}
@@ -206,54 +239,30 @@ class Place:
 
     def topology(self) -> Object:
         """This node's NodeResourceTopology, {} before."""
-        try:
-            path = f"/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/{self.name}"
-            return self.cluster.call("GET", path)  # type: ignore[no-any-return]  # JSON
-        except ApiError:
-            return {}
+        return self.cluster.found(f"{PATH}/{self.name}") or {}
 
 
-class Agent:
-    """One process of the agent: `with Agent(place) as agent: ...`."""
+class Process:
+    """A program with a log of JSON lines, which a file may have from several of them."""
 
-    def __init__(self, place: Place, *arguments: str, server: str = "") -> None:
-        self.place, self._arguments, self._server = place, arguments, server or place.cluster.server
-        self.log = place.folder / "agent.log"
+    def __init__(self, log: Path) -> None:
+        self.log, self._from = log, 0
         self.process: subprocess.Popen[bytes] | None = None
-        self.address = ""
-        self._scraped = -FRESH
 
-    def __enter__(self) -> Self:
-        place = self.place
-        self._from = self.log.stat().st_size if self.log.exists() else 0
-        environment = {**os.environ, "NODE_NAME": place.name, "POD_UID": place.own_uid, "POD_NAMESPACE": SYSTEM}
-        command: list[str | os.PathLike[str]] = [
-            sys.executable, "-m", "agent", "run", "--root", place.machine_spec, "--state-dir", place.state,
-            "--config", place.config, "--cgroup-root", place.tree.folder, "--api-server", self._server,
-            "--api-account", place.account, "--metrics-address", "127.0.0.1:0", "--log-format", "json",
-            "--nri-socket", "off", "--podresources-socket", "off", "--host-root", place.folder, *self._arguments,
-        ]  # fmt: skip
+    def start(self, command: Iterable[str | os.PathLike[str]], **environment: str) -> None:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
-        try:
-            wait(lambda: self._find("serving") or self.process.poll() is not None, what="the agent")  # type: ignore[union-attr]  # started above
-            assert self.process.poll() is None, self.words()
-        except BaseException:
-            self.end(signal.SIGKILL)
-            raise
-        self.address = str(self._find("serving metrics").get("address"))
-        return self
+            self._from = log.tell()
+            self.process = subprocess.Popen([*command], stdout=log, stderr=log, env={**os.environ, **environment})
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        code = self.end()
-        if kind is None:
-            assert code == 0, self.words()
-            assert "Traceback" not in self.words(), self.words()
+    @property
+    def lives(self) -> bool:
+        return self.process is not None and self.process.poll() is None
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         """End the process; its exit code."""
         assert self.process is not None
-        if self.process.poll() is None:
+        if self.lives:
             self.process.send_signal(how)
         return self.process.wait(patience.PATIENCE)
 
@@ -262,13 +271,48 @@ class Agent:
             file.seek(self._from)
             return file.read()
 
-    def _find(self, message: str) -> Mapping[str, Any]:
+    def said(self, message: str) -> Mapping[str, Any]:
+        """The first line with a message, {} before."""
         for line in self.words().splitlines():
             with contextlib.suppress(ValueError):  # a line that is no JSON
                 found = json.loads(line)
                 if found.get("message", found.get("msg")) == message:
                     return found  # type: ignore[no-any-return]  # JSON
         return {}
+
+
+class Agent(Process):
+    """One process of the agent: `with Agent(place) as agent: ...`."""
+
+    def __init__(self, place: Place, *arguments: str, server: str = "") -> None:
+        super().__init__(place.folder / "agent.log")
+        self.place, self._arguments, self._server = place, arguments, server or place.cluster.server
+        self.address = ""
+        self._scraped = -FRESH
+
+    def __enter__(self) -> Self:
+        place = self.place
+        command: list[str | os.PathLike[str]] = [
+            sys.executable, "-m", "agent", "run", "--root", place.machine_spec, "--state-dir", place.state,
+            "--config", place.config, "--cgroup-root", place.tree.folder, "--api-server", self._server,
+            "--api-account", place.account, "--metrics-address", "127.0.0.1:0", "--log-format", "json",
+            "--nri-socket", "off", "--podresources-socket", "off", "--host-root", place.folder, *self._arguments,
+        ]  # fmt: skip
+        self.start(command, NODE_NAME=place.name, POD_UID=place.own_uid, POD_NAMESPACE=SYSTEM)
+        try:
+            wait(lambda: self.said("serving") or not self.lives, what="the agent")
+            assert self.lives, self.words()
+        except BaseException:
+            self.end(signal.SIGKILL)
+            raise
+        self.address = str(self.said("serving metrics").get("address"))
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        code = self.end()
+        if kind is None:
+            assert code == 0, self.words()
+            assert "Traceback" not in self.words(), self.words()
 
     def settled(self) -> None:
         """Wait until nothing waits to be decided or told."""

@@ -14,14 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from agent.forecast.node_summary import encode, summarize
 from agent.kube.topology_crd import PATH, topology_object
 from agent.model.ledger import Ledger
 from tests.cluster.control_plane import ApiError, ControlPlane
-from tests.cluster.nodes import DEPLOY, MERGE, wait
-from tests.cluster.objects import Object, node
+from tests.cluster.nodes import MERGE, install, register, wait
+from tests.cluster.objects import Object
 from tests.flow.world import World
 
 MACHINES = (
@@ -49,7 +47,6 @@ def scheduling(strategy: str, names: list[str]) -> dict[str, Any]:
 
     The second score can only decide between equals: it has a thousandth of the weight.
     """
-    fit = {"type": strategy, "resources": [{"name": name, "weight": 1} for name in ("cpu", "memory")]}
     first = [
         {"weight": len(names) - place, "preference": {"matchFields": [
             {"key": "metadata.name", "operator": "In", "values": [name]}
@@ -64,11 +61,16 @@ def scheduling(strategy: str, names: list[str]) -> dict[str, Any]:
         "profiles": [{
             "schedulerName": "default-scheduler", "plugins": {"score": score},
             "pluginConfig": [
-                {"name": "NodeResourcesFit", "args": {"scoringStrategy": fit}},
-                {"name": "NodeAffinity", "args": added},
+                fit(strategy), {"name": "NodeAffinity", "args": added}
             ],
         }],
     }  # fmt: skip
+
+
+def fit(strategy: str) -> Object:
+    """The order of nodes by NodeResourcesFit."""
+    order = {"type": strategy, "resources": [{"name": name, "weight": 1} for name in ("cpu", "memory")]}
+    return {"name": "NodeResourcesFit", "args": {"scoringStrategy": order}}
 
 
 PLAIN = {
@@ -128,20 +130,9 @@ class PaperFleet:
                 settings={"onMisalignment": "fail", **SETTINGS[number % len(SETTINGS)]},
             ) for number, name in enumerate(self.names)
         }  # fmt: skip
-        cluster.ensure(*yaml.safe_load_all((DEPLOY / "crds/noderesourcetopologies.yaml").read_text()))
-        for name in self.names:
-            self._register(name)
-
-    def _register(self, name: str) -> None:
-        self.cluster.create(node(name, **{"kubernetes.io/hostname": name}))
-        managers = self.worlds[name].engine.node
-        memory = sum(each.memory for each in managers.machine.nodes) - 612 * 2**20
-        cpus = len(managers.machine.online) - len(managers.reserved)
-        sizes = {"cpu": str(cpus), "memory": str(memory), "pods": "110"}
-        ready = [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "on paper"}]
-        status = {"capacity": sizes, "allocatable": sizes, "conditions": ready}
-        self.cluster.call("PATCH", f"/api/v1/nodes/{name}/status", {"status": status}, kind=MERGE)
-        self.cluster.call("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}}, kind=MERGE)
+        install(cluster)
+        for name, world in self.worlds.items():
+            register(cluster, name, world.engine.node, memory=612 * 2**20, pods=110)
 
     def publish(self) -> None:
         """Each node's NodeResourceTopology, with its summary."""
@@ -154,16 +145,9 @@ class PaperFleet:
                 state.node.machine, state.ledger, state.node.rules, reserved=state.node.reserved, node=name,
                 node_uid=there["metadata"]["uid"], pods=(), summary=summary,
             )  # fmt: skip
-            with suppress(ApiError):  # none is there, or not yet: `wait` asks again
+            with suppress(ApiError):  # none is there
                 self.cluster.call("DELETE", f"{PATH}/{name}")
-            wait(lambda body=body: self._made(body), what="the object")  # type: ignore[misc]  # mypy infers no lambda with a default
-
-    def _made(self, body: Object) -> bool:
-        """The API server serves a new kind a moment after it took it."""
-        with suppress(ApiError):  # none is there, or not yet: `wait` asks again
             self.cluster.call("POST", PATH, body)
-            return True
-        return False
 
     def manifest(self, name: str) -> Object:
         """A pod of the mix: some pinned, some on the shared pool, some with an annotation of their own."""

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import time
 from typing import Any
 
-import yaml
-
 from tests.cluster.control_plane import ApiError, ControlPlane
-from tests.cluster.nodes import DEPLOY, MERGE, SYSTEM
+from tests.cluster.nodes import MERGE, SYSTEM, install, wait_policy
 from tests.cluster.objects import Object, namespace, node, pod
-from tests.patience import until
 
 POLICY = "ValidatingAdmissionPolicy 'numalign'"
 """In the text of every refusal that is the policy's."""
@@ -36,34 +32,24 @@ class Stolen:
 
     def __init__(self, cluster: ControlPlane, name: str, *switches: str) -> None:
         self.cluster, self.name, self.other, self.space = cluster, name, f"{name}-other", name
-        cluster.ensure(namespace(SYSTEM))
-        for file in ("access/rbac", "access/admission-policy", "crds/noderesourcetopologies"):
-            cluster.ensure(*yaml.safe_load_all((DEPLOY / f"{file}.yaml").read_text()))
+        install(cluster, "access/rbac", "access/admission-policy")
         self.switch(*switches)
         cluster.create(namespace(self.space), node(self.name), node(self.other))
         (self.agent,) = cluster.create(pod(f"agent-{name}", name, space=SYSTEM, serviceAccountName="numalign"))
         (beside,) = cluster.create(pod(f"beside-{name}", name, space=self.space))
         self.bound, self.loose = cluster.token(SYSTEM, "numalign", self.agent), cluster.token(SYSTEM, "numalign")
-        self._in_force(self.path(beside["metadata"]["name"]))
+        path = self.path(beside["metadata"]["name"])
+        wait_policy(lambda labels: self.refusal("PATCH", path, labels).policy)
 
     def switch(self, *switches: str) -> None:
         """Give these rights, and no other that is a switch of the chart: other tests share the account."""
         for each in SWITCHES:
             if each in switches:
-                self.cluster.ensure(*yaml.safe_load_all((DEPLOY / f"access/rbac-{each}.yaml").read_text()))
+                install(self.cluster, f"access/rbac-{each}")
             else:
                 with contextlib.suppress(ApiError):  # nobody has bound it
                     path = f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/numalign-{each}"
                     self.cluster.call("DELETE", path)
-
-    def _in_force(self, path: str) -> None:
-        """The server takes a moment to compile a new policy."""
-
-        def refused() -> bool:
-            labels = {"x": str(time.monotonic_ns())}
-            return self.refusal("PATCH", path, {"metadata": {"labels": labels}}).policy
-
-        until(refused, "the policy to be in force", pause=0.2)
 
     def path(self, name: str = "", space: str = "") -> str:
         return f"/api/v1/namespaces/{space or self.space}/pods/{name}".rstrip("/")

@@ -249,7 +249,7 @@ def test_s20_the_node_page_shows_the_nodes_pods_on_a_port_of_its_own(place: Make
     with Agent(node) as agent:
         node.create("web")
         wait(lambda: node.assignment("web"), what="the annotation")
-        page = str(agent._find("serving the node page").get("address"))
+        page = str(agent.said("serving the node page").get("address"))
         assert page.startswith("http://127.0.0.1:")
         with urllib.request.urlopen(f"{page}api/pods", timeout=60) as answer:
             found = {each["name"]: each for each in json.load(answer)["pods"]}

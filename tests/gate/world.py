@@ -60,13 +60,7 @@ def facts(name: str, *, ready: bool = True, room: Mapping[str, int] = ROOM, **mo
 
 
 class Cluster:
-    """Nodes, and a gatekeeper that has seen them.
-
-    Args:
-        names: of the nodes.
-        managers: of each node.
-        options: the settings.
-    """
+    """Nodes of these managers, and a gatekeeper that has seen them."""
 
     def __init__(self, *names: str, managers: Node = MANAGERS, **options: Any) -> None:  # noqa: ANN401 - GateOptions
         self.now, self.decoder, self.serial = BEGAN, Decoder(), 0

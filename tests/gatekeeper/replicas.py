@@ -32,11 +32,7 @@ LABELS = {"app.kubernetes.io/name": "numalign", "app.kubernetes.io/component": "
 
 
 class Cluster:
-    """The server, its nodes, and replicas.
-
-    Args:
-        folder: for credentials.
-    """
+    """The server, its nodes, and replicas."""
 
     def __init__(self, folder: Path) -> None:
         self.api = StandIn(folder)
@@ -59,7 +55,6 @@ class Cluster:
         self.publish(name)
 
     def publish(self, name: str) -> None:
-        """Publish what a node holds."""
         self.api.put("noderesourcetopologies", topology(name, summary_of(self.runs[name], time.time())))
 
     def fill(self, name: str, *cpus: int) -> None:
@@ -76,7 +71,6 @@ class Cluster:
         return f"shop/{name}"
 
     def replica(self, *, between: Callable[[], None] = lambda: None, decide: Core = step, **more: Any) -> Replica:  # noqa: ANN401 - of GateOptions
-        """Make a replica, and start it."""
         options = GatekeeperOptions(
             access=self.api.access, namespace=SPACE, name=NAME, switch=SWITCH,
             identity=f"replica-{len(self.replicas)}", lease_seconds=more.pop("lease_seconds", DURATION),
@@ -97,11 +91,9 @@ class Cluster:
         return bool(self.api.get("configmaps", f"{SPACE}/{SWITCH}"))
 
     def serving(self) -> None:
-        """Wait until the switch is on."""
         until(lambda: self.switched_on, "the switch")
 
     def close(self) -> None:
-        """End all."""
         for each in self.replicas:
             each.stop()
         self.api.close()
@@ -116,7 +108,6 @@ class Replica:
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
     def start(self) -> None:
-        """Start it."""
         self._thread.start()
 
     def _serve(self) -> None:
@@ -134,7 +125,6 @@ class Replica:
 
     @property
     def ended(self) -> bool:
-        """Tell whether it has ended."""
         return not self._thread.is_alive()
 
 

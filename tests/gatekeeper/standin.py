@@ -21,16 +21,13 @@ from typing import Any
 from aiohttp import web
 
 from agent.kube.access import ApiAccess
-from tests.matrix.api_objects import merged
+from tests.matrix.api_objects import failure, key_of, merged
 from tests.matrix.http_server import HttpServer
 from tests.matrix.loop import Loop
 
 Object = dict[str, Any]
 CUT = -1
 """What `before` answers to cut the connection."""
-SPACED = frozenset({
-    "pods", "configmaps", "leases", "jobs", "replicasets", "deployments", "persistentvolumeclaims",
-})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +80,6 @@ class StandIn:
             return self.objects.get((resource, key), {})
 
     def change(self, resource: str, key: str, change: Callable[[Object], object]) -> None:
-        """Change an object in place."""
         with self._lock:
             body = copy.deepcopy(self.get(resource, key))
             change(body)
@@ -110,11 +106,9 @@ class StandIn:
         self.change("pods", key, bound)
 
     def gates(self, key: str) -> list[str]:
-        """Return the gates of a pod."""
         return [each["name"] for each in self.get("pods", key).get("spec", {}).get("schedulingGates") or ()]
 
     def nominated(self, key: str) -> str:
-        """Return the nomination of a pod."""
         return str(self.get("pods", key).get("status", {}).get("nominatedNodeName", ""))
 
     def wrote(self, *resources: str) -> list[Request]:
@@ -129,7 +123,6 @@ class StandIn:
 
     @property
     def watched(self) -> int:
-        """Count the watches."""
         return len(self._news)
 
     def expire(self) -> None:
@@ -138,11 +131,9 @@ class StandIn:
         self._loop.loop.call_soon_threadsafe(self._wake)
 
     def cut(self) -> None:
-        """Cut every connection."""
         self._loop.run(self._http.cut())
 
     def close(self) -> None:
-        """End the server."""
         self._loop.run(self._http.end())
 
     # ---- storing and announcing
@@ -275,24 +266,12 @@ class StandIn:
 def split(path: str) -> tuple[str, str, str]:
     """Return resource, key and subresource; the key of a list in a namespace ends with a slash."""
     parts = [each for each in path.split("/") if each]
-    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    parts = parts[2:] if parts[:1] == ["api"] else parts[3:]
     space = ""
-    if parts[0] == "namespaces" and len(parts) > 2:
+    if parts[:1] == ["namespaces"] and len(parts) > 2:
         space, parts = f"{parts[1]}/", parts[2:]
-    name, part = (*parts[1:], "", "")[:2]
-    return parts[0], f"{space}{name}", part
-
-
-def key_of(body: Object) -> str:
-    """Return an object's key: namespace/name, or its name."""
-    metadata = body["metadata"]
-    return f"{metadata['namespace']}/{metadata['name']}" if "namespace" in metadata else str(metadata["name"])
-
-
-def failure(code: int, message: str) -> web.Response:
-    """Return a refusal as the API server words it."""
-    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message}
-    return web.json_response(body, status=code)
+    resource, name, part = (*parts, "", "", "")[:3]
+    return resource, f"{space}{name}", part
 
 
 def patched(old: Object, patch: Object, part: str) -> Object:

@@ -29,14 +29,7 @@ exec "$REAL_KUBECTL" "$@"
 
 
 class Desk:
-    """Runs commands there.
-
-    Args:
-        cluster: the control plane; its admin sits here.
-        program: the built Kubernetes components, kubectl among them.
-        folder: for all of it.
-        namespace: of the kubeconfig, where a command names none.
-    """
+    """Runs commands there, as the cluster's admin; `program` has Kubernetes' components, kubectl among them."""
 
     def __init__(self, cluster: ControlPlane, program: Path, folder: Path, namespace: str) -> None:
         real, self.path = folder / "real", folder / "bin"

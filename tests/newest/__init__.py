@@ -53,7 +53,6 @@ class Counted:
 
     @property
     def percent(self) -> float:
-        """Of the branches."""
         return 100.0 * self.covered / self.branches
 
     def __str__(self) -> str:

@@ -106,7 +106,6 @@ class Served:
         (self.manifests / f"{namespace}-{name}.json").unlink()
 
     def configure(self, **more: object) -> None:
-        """Change settings while it runs."""
         part = self.config.with_suffix(".part")
         part.write_text(json.dumps({**self._settings, **more}), "utf-8")
         part.rename(self.config)
