@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests import peers
 from tests.lab import images
-from tests.lab.builds import GUEST_TOOLS, LEFT_OUT, LINUX, OWN_LINUX, TOOLS, folder_disk, making, run
+from tests.lab.builds import LEFT_OUT, LINUX, OWN_LINUX, TOOLS, folder_disk, making, run
 from tests.lab.needs import LabError, program
 from tests.lab.places import CACHE, digest
 from tools import image
@@ -68,7 +68,7 @@ def kernel() -> Path:
 
 def programs() -> dict[str, Path]:
     """Name -> program."""
-    return {**{name: tool(name) for name in GUEST_TOOLS}, "cri": peers.build("cri", arch=ARCH)}
+    return {**{name: tool(name) for name in TOOLS}, "cri": peers.build("cri", arch=ARCH)}
 
 
 def tool(name: str) -> Path:

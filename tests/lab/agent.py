@@ -14,16 +14,15 @@ from agent import __version__
 from agent.host.checkpoint import Checkpoint
 from agent.model.ledger import Ledger
 from tests import scraped
-from tests.lab import builds
 from tests.lab.guest import CommandError
-from tests.lab.needs import LabError, PromiseError
+from tests.lab.needs import PromiseError
 from tests.lab.node import KIND, STATIC, Node
 from tests.lab.places import ROOT, RUN
 from tests.lab.plane import Plane
 from tests.patience import until
+from tools.chart import rendering
 
 RELEASE, NAMESPACE = "numalign", "numalign-system"
-CHART = ROOT / "charts" / "numalign"
 STATE = "/var/lib/numalign/checkpoint.json"
 PORT = 9177
 CONFIG: dict[str, Any] = {**STATIC, "compatibility": "kubelet", "onMisalignment": "fail", "enforcement": "auto"}
@@ -52,12 +51,12 @@ def install(plane: Plane, config: Mapping[str, Any], **more: Any) -> None:  # no
     """Install or upgrade the chart."""
     file = RUN / "values.yaml"
     file.write_text(json.dumps({**values(config), **more}))  # quotes all text: Helm reads 0108 as a number
-    helm(plane, "upgrade", "--install", RELEASE, str(CHART), "--create-namespace", "--values", str(file))
+    helm(plane, "upgrade", "--install", RELEASE, str(rendering.CHART), "--create-namespace", "--values", str(file))
 
 
 def configure(node: Node, words: Mapping[str, Any], seconds: float = READY) -> None:
     """Change the settings at run time, and wait until the agent of a node has them."""
-    defaults = yaml.safe_load((CHART / "values.yaml").read_text())["config"]
+    defaults = yaml.safe_load((rendering.CHART / "values.yaml").read_text())["config"]
     asked = {**defaults, **CONFIG, **node.plan.config, **words}
     pod = pod_of(node)
     if pod is None:
@@ -87,15 +86,11 @@ def setups(node: Node) -> int:
 
 
 def helm(plane: Plane, *arguments: str) -> None:
-    """Run helm against the lab; its words go to logs/helm.log. A chart that it does not take is a broken promise."""
-    program = builds.tool("helm")
+    """Run Helm against the lab. A chart that it does not take is a broken promise."""
     try:
-        builds.run(
-            "helm", program, "--kubeconfig", plane.kubeconfig, "--namespace", NAMESPACE, *arguments,
-            env={f"HELM_{each}_HOME": str(RUN / "helm") for each in ("CACHE", "CONFIG", "DATA")},
-        )  # fmt: skip
-    except LabError as error:
-        raise PromiseError(str(error)) from error
+        rendering.helm("--kubeconfig", plane.kubeconfig, "--namespace", NAMESPACE, *arguments, seconds=1200)
+    except rendering.HelmError as error:
+        raise PromiseError(f"Helm refuses {' '.join(arguments)}: {error}") from error
 
 
 def pod_of(node: Node) -> dict[str, Any] | None:

@@ -12,17 +12,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from agent.host.checkpoint import Checkpoint
 from agent.model.idset import CpuSet
 from agent.model.ledger import CpuBooks, Ledger, PodRecord
 from agent.model.pod import Container, Pod, Qos
-from tests.cluster.control_plane import ApiError
-from tests.lab import agent, builds, steps
+from tests.lab import agent, steps
 from tests.lab.driving import Pods
 from tests.lab.node import Plan
 from tests.lab.places import RUN
 from tests.lab.stage import Stage
+from tests.peers import tools
 
 UID = "aaaaaaaa-0000-4000-8000-000000000000"
 NUMBER = "a" * 64
@@ -67,13 +68,10 @@ def pods(stored: Mapping[str, Any] | None, node: Node | None = None) -> Pods:
     """A lab of one node whose API has one pod, or none."""
 
     def call(_method: str, path: str, *_: object, **__: object) -> object:
-        if "fieldSelector" in path:
-            return {"items": [stored]}
-        if stored is None:
-            raise ApiError(404, "no such pod")
-        return stored
+        return {"items": [stored]} if "fieldSelector" in path else stored
 
-    found = Pods(SimpleNamespace(call=call))  # type: ignore[arg-type]  # all that is asked of it
+    plane: Any = SimpleNamespace(call=call, found=lambda _path: stored)
+    found = Pods(plane)
     found.nodes = {"numalign": node or Node()}  # type: ignore[dict-item]  # all that is asked of it
     return found
 
@@ -98,20 +96,14 @@ def look(cpus: str) -> str:
 
 def helm_refuses() -> None:
     """The chart cannot be installed."""
-    tool, builds.tool = builds.tool, lambda name, version="": Path("/bin/false")
-    try:
+    with patch.object(tools, "helm", lambda: Path("/bin/false")):
         agent.helm(SimpleNamespace(kubeconfig="x"), "upgrade")  # type: ignore[arg-type]  # all that is asked of it
-    finally:
-        builds.tool = tool
 
 
 def never_configured() -> None:
     """Other settings are given, and there is no agent that takes them."""
-    install, agent.install = agent.install, lambda *_, **__: None
-    try:
+    with patch.object(agent, "install"):
         agent.configure(Node(), {})  # type: ignore[arg-type]  # all that is asked of it
-    finally:
-        agent.install = install
 
 
 def gives_back() -> None:

@@ -1,6 +1,6 @@
 """Programs and disks of the lab, built once and kept in ~/.cache/numalign/lab, named by version or content.
 
-tools()       containerd, its shim, ctr, helm: `go install` by version
+tools()       containerd, its shim, ctr: `go install` by version
 crio()        CRI-O and its helper, for guests that have it in place of containerd
 runc()        a newer runc, for pods that ask for it beside Debian's
 root()        Debian's file system for the guests, as a tar
@@ -23,14 +23,12 @@ from tests.lab.needs import LabError, program
 from tests.lab.places import CACHE, HERE, digest, logs
 from tests.peers.tools import module
 
-CONTAINERD, HELM = "v2.4.2", "v3.22.0"
+CONTAINERD = "v2.4.2"
 TOOLS = {
     "containerd": f"github.com/containerd/containerd/v2/cmd/containerd@{CONTAINERD}",
     "containerd-shim-runc-v2": f"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2@{CONTAINERD}",
     "ctr": f"github.com/containerd/containerd/v2/cmd/ctr@{CONTAINERD}",
-    "helm": f"helm.sh/helm/v3/cmd/helm@{HELM}",
 }
-GUEST_TOOLS = ("containerd", "containerd-shim-runc-v2", "ctr")
 CRIO, CRIO_MODULE = "v1.34.0", "github.com/cri-o/cri-o"
 CRIO_TAGS = (
     "containers_image_ostree_stub,containers_image_openpgp,exclude_graphdriver_btrfs,btrfs_noversion,netgo,osusergo"
@@ -185,7 +183,7 @@ def disk(linux: str = OWN_LINUX, runtime: str = OWN_RUNTIME) -> Disk:
     """The disk that guests boot from (each through an overlay of its own), and its kernel."""
     system, kube = root(linux, runtime), peers.kube()
     own = HERE / "guest"
-    programs = crio() if runtime == "crio" else {name: tool(name, CONTAINERDS[runtime]) for name in GUEST_TOOLS}
+    programs = crio() if runtime == "crio" else {name: tool(name, CONTAINERDS[runtime]) for name in TOOLS}
     name = digest(system.name, kube.name, own, SIZE, *(path.name for path in programs.values()))
     image, kernel = CACHE / f"disk-{name}.img", CACHE / f"vmlinuz-{name}"
     with making(image) as part:

@@ -9,7 +9,6 @@ from typing import Any
 
 from agent.kube.pod_report import ASSIGNMENT
 from tests import peers
-from tests.cluster.control_plane import ApiError
 from tests.lab.cluster import Lab
 from tests.lab.needs import LabError
 from tests.lab.node import Node
@@ -39,12 +38,7 @@ SOON = 120.0
 
 
 class Desk:
-    """Where claims are made.
-
-    Args:
-        lab: it runs.
-        nodes: that get drivers; both, where none is named.
-    """
+    """Where claims are made; the nodes get drivers: both, where none is named."""
 
     def __init__(self, lab: Lab, *nodes: Node) -> None:
         self.lab = lab
@@ -56,8 +50,7 @@ class Desk:
     def start(self) -> None:
         """Three drivers on each node, and their classes; returns when all is published."""
         plane, program = self.lab.plane, peers.build("dra")
-        for body in _classes():
-            self._ensure(f"{API}/deviceclasses", body)
+        plane.ensure(*_classes())
         for node in self.nodes:
             (self._nics[node.name],) = node.run(NIC_OF_NODE_2).split()
             self.publish(node)
@@ -97,9 +90,6 @@ class Desk:
         for body in _classes():
             self._gone(f"{API}/deviceclasses/{body['metadata']['name']}")
 
-    def words(self, node: Node) -> str:
-        return node.journal(UNIT)
-
     def _publishes(self, node: Node) -> bool:
         found = self.lab.plane.call("GET", f"{API}/resourceslices")["items"]
         there = {each["spec"]["driver"] for each in found if each["spec"].get("nodeName") == node.name}
@@ -118,9 +108,9 @@ class Desk:
             label = {"metadata": {"labels": {LABEL: "true"}}}
             self.lab.plane.call("PATCH", "/api/v1/namespaces/default", label, kind="application/merge-patch+json")
         spec = _spec(devices, admin=admin)
-        self.lab.plane.call("POST", TEMPLATES if template else CLAIMS, {
-            "apiVersion": "resource.k8s.io/v1", "metadata": {"name": f"{name}-{node.name}"},
-            "kind": "ResourceClaimTemplate" if template else "ResourceClaim",
+        self.lab.plane.create({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate" if template else "ResourceClaim",
+            "metadata": {"name": f"{name}-{node.name}", "namespace": "default"},
             "spec": {"spec": spec} if template else spec,
         })  # fmt: skip
 
@@ -166,37 +156,19 @@ class Desk:
 
     def told(self, name: str) -> tuple[dict[str, str], str]:
         """What the annotation says of a pod's claims, by device, and why it was refused, "" where it was not."""
-
-        def written(body: Object) -> bool:
-            return ASSIGNMENT in (body["metadata"].get("annotations") or {})
-
-        found: dict[str, Any] = json.loads(self.lab.wait_pod(name, written)["metadata"]["annotations"][ASSIGNMENT])
+        found: dict[str, Any] = json.loads(self.lab.wait_told(name)["metadata"]["annotations"][ASSIGNMENT])
         claims = found.get("containers", {}).get("c", {}).get("claims", {})
         said = {device.rpartition("/")[2]: nodes for own in claims.values() for device, nodes in own.items()}
         return said, found.get("why", "")
 
     # ---- small things
 
-    def _ensure(self, path: str, body: Object) -> None:
-        try:
-            self.lab.plane.call("POST", path, body)
-        except ApiError as error:
-            if error.status != 409:
-                raise
-
     def _gone(self, path: str) -> None:
-        def away() -> bool:
-            try:
-                self.lab.plane.call("DELETE", path)
-            except ApiError as error:
-                return error.status == 404
-            return False
-
-        self._until(away, f"the end of {path}")
+        self._until(lambda: self.lab.plane.found(path, "DELETE") is None, f"the end of {path}")
 
     def _until(self, what: Callable[[], bool], text: str) -> None:
         def told() -> str:
-            words = "\n".join(self.words(node) for node in self.nodes)
+            words = "\n".join(node.journal(UNIT) for node in self.nodes)
             return f"{text}; the drivers say\n{words[-3000:]}"
 
         until(what, told, within=SOON, pause=0.3, fault=LabError)

@@ -16,7 +16,7 @@ from tests.lab.driving import KUBELET, NUMALIGN, Object, Pods, agree
 from tests.lab.node import Node, Plan
 from tests.lab.places import RUN
 from tests.lab.plane import Plane
-from tests.peers import kubelets
+from tests.peers import kubelets, tools
 from tools import image
 
 PLANS = {NUMALIGN: Plan(kind="numalign", number=2), KUBELET: Plan(kind="kubelet", number=3)}
@@ -107,7 +107,7 @@ class Lab(Pods):
             shutil.rmtree(RUN / name, ignore_errors=True)
             for pod in self.pods(node):  # else they would run on the next node of its name
                 self.delete(pod["metadata"]["name"], pod["metadata"]["namespace"], grace=0)
-        self._try("DELETE", f"/api/v1/nodes/{name}")
+        self.plane.found(f"/api/v1/nodes/{name}", "DELETE")
 
     @contextlib.contextmanager
     def only(self, node: Node) -> Iterator[None]:
@@ -129,7 +129,7 @@ class Lab(Pods):
                 each.guest.wake()
             for each in resting:
                 each.wait_ready()
-                each.uncordon()
+                each.cordon(on=False)
 
     @contextlib.contextmanager
     def spare(self, plan: Plan) -> Iterator[Node]:
@@ -160,7 +160,8 @@ def built(progress: Callable[[str], None]) -> None:
     minors = sorted({plan.minor for plan in plans().values()} - {kubelets.OWN})
     systems = sorted({(plan.linux, plan.runtime) for plan in plans().values()})
     parts: tuple[tuple[str, Callable[[], object]], ...] = (
-        ("Kubernetes components", peers.kube), ("control plane", components), ("containerd, helm", builds.tools),
+        ("Kubernetes components", peers.kube), ("control plane", components), ("containerd", builds.tools),
+        ("Helm", tools.helm),
         *((f"kubelet 1.{each}", partial(kubelets.program, each)) for each in minors),
         *((f"Debian {builds.LINUX[linux]}, {each}", partial(builds.root, linux, each)) for linux, each in systems),
         *((f"guests' disk, Linux {linux}, {each}", partial(builds.disk, linux, each)) for linux, each in systems),
@@ -175,7 +176,7 @@ def built(progress: Callable[[str], None]) -> None:
 def not_kept() -> str:
     """What is not there of that which takes long to build whatever the sources are; "" when all is."""
     roots = (partial(builds.root, plan.linux, plan.runtime) for plan in plans().values())
-    return peers.not_kept(peers.kube, components, builds.tools, *roots)
+    return peers.not_kept(peers.kube, components, builds.tools, tools.helm, *roots)
 
 
 __all__ = ["KUBELET", "NUMALIGN", "PLANS", "Lab", "Object", "agree", "built"]

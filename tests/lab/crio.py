@@ -91,13 +91,7 @@ nri_plugin_registration_timeout = "30s"
 
 
 def fill(folder: Path, archives: Iterable[Path], state: Path) -> None:
-    """Put images (docker-archives) into a folder that a guest has at /var/lib/containerd.
-
-    Args:
-        folder: of the disk.
-        archives: the images.
-        state: a folder for the time of the work.
-    """
+    """Put images (docker-archives) into a folder that a guest has at /var/lib/containerd."""
     store = ("--root", folder / Path(STORE).name, "--runroot", state, "--storage-driver", "overlay")
     for archive in archives:
         run("build", "buildah", *store, "pull", f"docker-archive:{archive}")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from agent.kube.pod_report import ASSIGNMENT
-from tests.cluster.control_plane import ApiError
 from tests.lab import agent, images, reading
 from tests.lab.needs import LabError, PromiseError
 from tests.lab.node import KIND, Node
@@ -116,7 +115,7 @@ class Pods:
     def delete(self, name: str, namespace: str = "default", grace: int | None = None) -> None:
         """Ask for a pod's end; one that is gone already will do."""
         query = "" if grace is None else f"?gracePeriodSeconds={grace}"
-        self._try("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}{query}")
+        self.plane.found(f"/api/v1/namespaces/{namespace}/pods/{name}{query}", "DELETE")
 
     def wait_gone(self, *pods: Object, seconds: float = GONE) -> None:
         """Wait until pods (as stored) left the API, their cgroups are gone, and their node's books hold nothing."""
@@ -141,25 +140,15 @@ class Pods:
 
     def _is_gone(self, pod: Object) -> bool:
         metadata, node = pod["metadata"], self.nodes[pod["spec"]["nodeName"]]
-        try:
-            if self.pod(metadata["name"], metadata["namespace"])["metadata"]["uid"] == metadata["uid"]:
-                return False
-        except ApiError as error:
-            if error.status != 404:
-                raise
+        found = self.plane.found(f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}")
+        if found and found["metadata"]["uid"] == metadata["uid"]:
+            return False
         return not reading.holds(node, metadata["uid"])
 
     def _fault(self, pod: Object) -> type[PromiseError | LabError]:
         """What it is when a pod does not do what it should: a broken promise, but on the referee's node."""
         node = self.nodes.get(pod["spec"].get("nodeName", ""))
         return LabError if node is not None and node.plan.kind == "kubelet" else PromiseError
-
-    def _try(self, method: str, path: str) -> None:
-        try:
-            self.plane.call(method, path)
-        except ApiError as error:
-            if error.status != 404:
-                raise
 
     # ---- what they got
 

@@ -1,24 +1,24 @@
-"""Every fault that the lab makes: how, how it is undone, what is expected meanwhile and after.
+"""Every fault that the lab makes: how, how it is undone, what is expected meanwhile and after. Its steps: `steps.py`.
 
 ROWS are the faults that numalign promises to survive; each of FAULTS belongs to one. After every fault the same holds
 (`Stage.agreed`, `Stage.unmoved`): no CPU in two exclusive sets, nobody outside the shared pool, no running container
-moved, ledger = cgroups = annotations. Longer steps are in `steps.py`.
-
-A step is a line of shell for the guest, in which {folder} is the cgroup of the pod stay-two's container, {cpu} one of
-its CPUs and {shared} the cgroup of stay-shared's container; or a function of the stage.
+moved, ledger = cgroups = annotations.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.model.idset import CpuSet
 from tests.lab import steps
+from tests.lab.agreement import Look
+from tests.lab.sampling import Sampler
 from tests.lab.shapes import STANDARD
-from tests.lab.stage import Stage
+from tests.lab.stage import DisagreementError, Stage
+from tests.lab.steps import Step
+from tests.lab.sweeps import strayed
 
 ROWS = {
     "api": "API server away",
@@ -35,16 +35,15 @@ ELSEWHERE = {
     "malformed podresources or NRI message": "tests/nri",
 }
 """Parts of a row that no guest can show, and where they are tested."""
-Step = str | Callable[[Stage], None]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One of them.
+    """One of them, or two at once.
 
     Attributes:
         name: for test ids and reports.
-        row: key of ROWS.
+        row: key of ROWS; "" for two.
         make, undo: the steps.
         says: what the agent must say of it (a regular expression for a line of its log), "" for nothing.
         agrees: all agree while it lasts, too; not where somebody else has just written.
@@ -66,15 +65,12 @@ class Fault:
     mixed: bool = True
 
 
-def do(stage: Stage, step: Step, words: dict[str, str]) -> None:
-    """Take a step."""
-    if callable(step):
-        step(stage)
-    elif step:
-        stage.node.run(step.format(**words))
+def pages(count: int) -> str:
+    """So many huge pages on node 1, late: a line of shell."""
+    node = "/sys/devices/system/node/node1"
+    return f"echo {count} >{node}/hugepages/hugepages-2048kB/nr_hugepages; echo change >{node}/uevent"
 
 
-PAGES = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
 FAULTS = (
     Fault("daemon-reload", "disturbed", "systemctl daemon-reload"),
     Fault("kubelet-restart", "disturbed", "systemctl restart kubelet"),
@@ -86,11 +82,9 @@ FAULTS = (
           "echo 0-15 >{shared}/cpuset.cpus",
           # they leave all CPUs, too
           says="repaired.*kubepods-burstable.slice.*drift-(foreign|reset|emptied|undone)", foreign=True),
-    Fault("agent-killed", "killed", steps.kill),
-    Fault("api-server-away", "api", steps.without_api, steps.with_api, told=False),
-    Fault("huge-pages", "machine", f"echo 8 >{PAGES}; echo change >/sys/devices/system/node/node1/uevent",
-          f"echo 0 >{PAGES}; echo change >/sys/devices/system/node/node1/uevent",
-          says=r"pages of NUMA node 1 were \d+ and are 8"),
+    Fault("agent-killed", "killed", Stage.killed),
+    Fault("api-server-away", "api", steps.without_api, steps.api_back, told=False),
+    Fault("huge-pages", "machine", pages(8), pages(0), says=r"pages of NUMA node 1 were \d+ and are 8"),
     Fault("disk-full", "checkpoint", steps.full, steps.emptied, says="cannot be saved: No space left"),
     Fault("disk-read-only", "checkpoint", steps.read_only, steps.replaced,
           says="cannot be saved: Read-only file system"),
@@ -117,41 +111,64 @@ FAULTS = (
 comes after the state got a disk of its own: the boot must find that pod in the ledger."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Outcome:
-    """How long a fault took.
+    """How a fault went.
 
     Attributes:
         made, agreed: seconds until it was made; from its end until all agreed.
+        sweeps: how often the kernel was looked at meanwhile.
     """
 
     made: float
     agreed: float
+    sweeps: int = 0
 
 
-def suffer(stage: Stage, fault: Fault) -> Outcome:
-    """Make a fault, undo it, and check all that is promised. Raises PromiseError where it is not kept."""
+def suffer(stage: Stage, fault: Fault, sampler: Sampler | None = None) -> Outcome:
+    """Make a fault, undo it, and check all that is promised. Raises PromiseError where it is not kept.
+
+    Args:
+        stage: the node.
+        fault: one.
+        sampler: that sweeps the node's kernel meanwhile: no container with CPUs of its own may be seen elsewhere.
+    """
     before = stage.agreed()
     cpu = max(stage.held("stay-two", before))
-    words = {"folder": stage.folder("stay-two"), "shared": stage.folder("stay-shared"), "cpu": str(cpu)}
+    stage.places = {"folder": stage.folder("stay-two"), "shared": stage.folder("stay-shared"), "cpu": str(cpu)}
     stage.lost = CpuSet.of(cpu) if fault.offline else CpuSet()
     since, began = stage.now(), time.monotonic()
     try:
-        do(stage, fault.make, words)
-        made = time.monotonic() - began
-        if fault.says:
-            stage.said(fault.says.format(**words), since)
-        if fault.agrees:
-            stage.unmoved(before, stage.agreed(told=fault.told))
-    except BaseException:  # a test's time limit and Ctrl-C, too: nobody shall meet the fault later
-        with contextlib.suppress(Exception):  # what went wrong first is what is told
-            do(stage, fault.undo, words)
-        raise
-    do(stage, fault.undo, words)
-    began = time.monotonic()
-    after = stage.agreed()
-    stage.unmoved(before, after)
-    took = time.monotonic() - began
-    if fault.offline:
-        stage.renew("stay-two")
-    return Outcome(made, took)
+        try:
+            steps.do(stage, fault.make)
+            made = time.monotonic() - began
+            if fault.says:
+                stage.said(fault.says.format(**stage.places), since)
+            if fault.agrees:
+                stage.unmoved(before, stage.agreed(told=fault.told))
+        except BaseException:  # a test's time limit and Ctrl-C, too: nobody shall meet the fault later
+            with contextlib.suppress(Exception):  # what went wrong first is what is told
+                steps.do(stage, fault.undo)
+            raise
+        finally:
+            stage.blind = False
+        steps.do(stage, fault.undo)
+        began = time.monotonic()
+        after = stage.agreed()
+        took = time.monotonic() - began
+        seen = sampler.seen() if sampler else None
+        if seen and (found := [*strayed(seen, exclusive(before), lost=stage.lost)]):
+            raise DisagreementError("\n".join([*found, *stage.words(20)]))
+        stage.unmoved(before, after)
+    finally:
+        if fault.offline:
+            stage.renew("stay-two")
+        stage.lost = CpuSet()
+    return Outcome(made, took, seen.count if seen else 0)
+
+
+def exclusive(seen: Look) -> dict[str, CpuSet]:
+    """Container id -> its CPUs, of all that run outside the shared pool."""
+    assert seen.ledger is not None
+    shared = seen.ledger.cpus.shared
+    return {each.id: each.cpus for each in seen.containers if each.threads and not each.cpus & shared}

@@ -65,15 +65,7 @@ def _layer(files: Mapping[str, bytes], links: Mapping[str, str]) -> bytes:
 def archive(
     name: str, layers: Sequence[bytes], *, command: Iterable[str], path: str = "/bin", arch: str = "amd64"
 ) -> bytes:
-    """A docker-archive (https://github.com/moby/docker-image-spec) with one image.
-
-    Args:
-        name: with its tag.
-        layers: uncompressed tars, the lowest one first.
-        command: what runs in it.
-        path: PATH.
-        arch: as images name it.
-    """
+    """A docker-archive (https://github.com/moby/docker-image-spec) of one image, of tars, the lowest first."""
     names = [f"{hashlib.sha256(layer).hexdigest()}/layer.tar" for layer in layers]
     config = json.dumps({
         "architecture": arch, "os": "linux", "config": {"Cmd": list(command), "Env": [f"PATH={path}"]},

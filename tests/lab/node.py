@@ -204,17 +204,10 @@ class Node:
     def journal(self, unit: str, lines: int = 200) -> str:
         return self.run(f"journalctl -u {unit} -n {lines} --no-pager -o short-iso")
 
-    def cordon(self) -> None:
-        """The scheduler sends no pods here until `uncordon`."""
-        self._unschedulable({"unschedulable": True})
-
-    def uncordon(self) -> None:
-        """It may again."""
-        self._unschedulable({"unschedulable": None})
-
-    def _unschedulable(self, spec: Mapping[str, Any]) -> None:
-        path = f"/api/v1/nodes/{self.name}"
-        self.plane.call("PATCH", path, {"spec": spec}, kind="application/merge-patch+json")
+    def cordon(self, *, on: bool = True) -> None:
+        """The scheduler sends no pods here; off: it may again."""
+        spec = {"spec": {"unschedulable": on or None}}
+        self.plane.call("PATCH", f"/api/v1/nodes/{self.name}", spec, kind="application/merge-patch+json")
 
     def stop(self) -> None:
         self.guest.off()

@@ -24,11 +24,7 @@ KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc")
 
 
 class Authority:
-    """The CA in a folder: ca.crt, ca.key and NAME.crt, NAME.key of what it signed.
-
-    Args:
-        folder: where they are; a CA that is there is used again.
-    """
+    """The CA in a folder: ca.crt, ca.key and NAME.crt, NAME.key of what it signed; one that is there stays."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -44,17 +40,7 @@ class Authority:
         return self.folder / "ca.crt"
 
     def sign(self, name: str, user: str, *, group: str = "", names: Iterable[str] = ()) -> tuple[Path, Path]:
-        """A certificate that serves and asks.
-
-        Args:
-            name: of its files.
-            user: CN, the user's name for the API server.
-            group: O, the user's group.
-            names: DNS names and addresses that it serves.
-
-        Returns:
-            Its file, and that of its key.
-        """
+        """A certificate that serves these DNS names and addresses, and asks as a user; its file, and its key's."""
         alternatives = ",".join(f"{'IP' if each[0].isdigit() else 'DNS'}:{each}" for each in names)
         extensions = ["basicConstraints=CA:FALSE", "extendedKeyUsage=serverAuth,clientAuth"]
         extensions += [f"subjectAltName={alternatives}"] if alternatives else []
@@ -83,12 +69,7 @@ READY = 180.0
 
 
 class Plane(Api):
-    """The control plane; made by `fresh`, found again by `find`.
-
-    Args:
-        folder: of keys, data, and ports.json.
-        told: ports, the admin's token, and the program that is all of PARTS.
-    """
+    """The control plane; made by `fresh`, found again by `find`. told.json keeps ports, token and program."""
 
     def __init__(self, folder: Path, told: dict[str, str]) -> None:
         self.folder, self._told = folder, told
@@ -97,11 +78,7 @@ class Plane(Api):
 
     @classmethod
     def fresh(cls, program: Path) -> Plane:
-        """A new one, with empty data; nothing runs yet.
-
-        Args:
-            program: that is all of PARTS, by its name.
-        """
+        """A new one, with empty data, of a program that is all of PARTS by its name; nothing runs yet."""
         folder = RUN / "plane"
         folder.mkdir(parents=True, exist_ok=True)
         told = {name: str(free_port()) for name in ("api", "etcd", "peer", "controllers", "scheduler")}

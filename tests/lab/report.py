@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agent import __version__
 from tests.cluster.control_plane import ApiError
-from tests.lab import builds, cells, sampling
+from tests.lab import cells, sampling
 from tests.lab.cluster import Lab
 from tests.lab.guest import qemu_version
 from tests.lab.needs import LabError
@@ -44,12 +44,11 @@ def figures() -> str:
     path = RUN / "figures.json"
     if not path.exists():
         return ""
-    rows = [f"| {name} | {value} |" for name, value in sorted(json.loads(path.read_text()).items())]
-    return "\n".join(["## Figures\n", "| what | |", "|---|---|", *rows, ""])
+    return sampling.table("Figures", sorted(json.loads(path.read_text()).items()))
 
 
 def _versions(lab: Lab | None) -> str:
-    rows = [("numalign", __version__), ("Helm", builds.HELM), ("QEMU", qemu_version())]
+    rows = [("numalign", __version__), ("QEMU", qemu_version())]
     for node in lab.nodes.values() if lab else ():
         plan = node.plan
         try:
@@ -63,5 +62,4 @@ def _versions(lab: Lab | None) -> str:
             f"driver {plan.driver}, NRI {'on' if plan.nri else 'off'}; {told}"
         )
         rows.append((f"node {node.name}", text))
-    lines = [f"| {name} | {value} |" for name, value in rows]
-    return "\n".join(["## What ran\n", "| | |", "|---|---|", *lines, ""])
+    return sampling.table("What ran", rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tests import peers
@@ -46,7 +47,6 @@ class Sampler:
     _boot: str = ""
 
     def start(self) -> None:
-        """From now on."""
         program = peers.build("sweep")
         place = f"{FOLDER}/{program.name}"
         command = START.format(program=place, folder=FOLDER)
@@ -64,11 +64,7 @@ class Sampler:
         return parsed(self.node.run(f"cat {FOLDER}/out"))
 
     def end(self, test: str) -> None:
-        """No more; raises PromiseError with what was seen and must not be.
-
-        Args:
-            test: whose name is written down with the figures.
-        """
+        """No more; raises PromiseError with what was seen and must not be. The figures get the test's name."""
         if self.node.run("cat /proc/sys/kernel/random/boot_id").strip() != self._boot:
             return  # the machine was started anew meanwhile, and what was written is gone
         code, out, err = self.node.guest.execute(END.format(folder=FOLDER))
@@ -111,5 +107,10 @@ def figures() -> str:
         ("the longest of them", lasted(each.get("lasted", {}) for each in lines)),
         *((f"while {why}", f"{number} that are not numalign's") for why, number in sorted(excused.items())),
     ]  # fmt: skip
-    table = [f"| {name} | {value} |" for name, value in rows]
-    return "\n".join(["## The kernel, while things changed\n", "| what | |", "|---|---|", *table, ""])
+    return table("The kernel, while things changed", rows)
+
+
+def table(title: str, rows: Iterable[tuple[str, object]]) -> str:
+    """A section of the report."""
+    lines = [f"| {name} | {value} |" for name, value in rows]
+    return "\n".join([f"## {title}\n", "| what | |", "|---|---|", *lines, ""])

@@ -23,6 +23,7 @@ from tests.lab.cluster import Lab
 from tests.lab.needs import LabError, PromiseError
 from tests.lab.node import Node
 from tests.lab.pods import container, pod, resources
+from tests.patience import until
 
 Object = dict[str, Any]
 OBSERVE = "numalign.io/observe-only"
@@ -57,7 +58,7 @@ class Stage:
         known: the node's pods as last listed, for the time when the API server is away.
         lost: CPUs that are away meanwhile.
         blind: nothing is asked of the API server: it would not answer.
-        chosen: a CPU of stay-two, for faults of one.
+        places: of the pod stay-two its {folder} and one {cpu}, of stay-shared its cgroup {shared}: for faults.
     """
 
     lab: Lab
@@ -67,7 +68,7 @@ class Stage:
     known: list[Object] = field(default_factory=list)
     lost: CpuSet = field(default_factory=CpuSet)
     blind: bool = False
-    chosen: int = -1
+    places: dict[str, str] = field(default_factory=dict)
 
     def fill(self) -> None:
         """Start the pods that stay; those that are there will do."""
@@ -164,17 +165,11 @@ class Stage:
 
     def said(self, pattern: str, since: str = "", within: float = RECOVERED, after: int = -1) -> str:
         """Wait until the agent said something; the line. Raises PromiseError with what it said instead."""
-        deadline = time.monotonic() + within
-        while True:
-            words = self.words(400, since, after)
-            for line in words:
-                if re.search(pattern, line):
-                    return line
-            if time.monotonic() > deadline:
-                raise PromiseError(
-                    f"the agent did not say /{pattern}/ within {within:.0f} s; it said\n" + "\n".join(words[-20:])
-                )
-            time.sleep(PAUSE)
+        return until(
+            lambda: next((line for line in self.words(400, since, after) if re.search(pattern, line)), ""),
+            lambda: "\n".join([f"/{pattern}/ in what the agent says; it said", *self.words(20, since, after)]),
+            within=within, pause=PAUSE, fault=PromiseError,
+        )  # fmt: skip
 
     def pids(self) -> list[int]:
         """Processes of the agent, as the host numbers them."""
@@ -207,9 +202,9 @@ class Stage:
             time.sleep(0.1)
         raise PromiseError("there is no agent to kill; it said\n" + "\n".join(self.words(20)))
 
-    def killed(self) -> None:
-        """Kill it, and wait until the next one has recovered."""
-        self.said("recovered", after=self.kill())
+    def killed(self, then: str = "true") -> None:
+        """Kill it, and wait until the next one has recovered; a line of shell comes before that starts."""
+        self.said("recovered", after=self.kill(then))
 
 
 LOGS = f"/var/log/pods/{agent.NAMESPACE}_*/agent"

@@ -1,9 +1,11 @@
-"""The steps of faults that are more than a line of shell: how they are made and undone. The table is `faults.py`."""
+"""The steps of faults: how they are made and undone. The tables are `faults.py` and `pairs.py`.
+
+A step is a line of shell for the guest, with the words of `Stage.places` in braces, or a function of the stage.
+"""
 
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -19,36 +21,54 @@ from tests.lab.places import RUN
 from tests.lab.pods import pod
 from tests.lab.shapes import Machine, _even
 from tests.lab.stage import DisagreementError, Stage
+from tests.patience import until
 
+Step = str | Callable[[Stage], object]
 STATE = "/var/lib/numalign"
 KUBELET_STATE = "/var/lib/kubelet/cpu_manager_state"
 SMALLER = _even("smaller", "sockets=2,dies=2,cores=2,threads=2", cpus=16, sizes=(1024, 640, 768, 512))
 """The standard machine with less memory, and of another size on each node."""
 
 
-def kill(stage: Stage) -> None:
-    """Kill the agent."""
-    stage.killed()
+def do(stage: Stage, step: Step) -> None:
+    """Take a step."""
+    if callable(step):
+        step(stage)
+    elif step:
+        stage.node.run(step.format(**stage.places), seconds=300)
+
+
+def both(*steps: Step) -> Callable[[Stage], None]:
+    """One after the other."""
+
+    def make(stage: Stage) -> None:
+        for each in steps:
+            do(stage, each)
+
+    return make
+
+
+def api_away(stage: Stage) -> None:
+    """No API server."""
+    stage.pods()
+    stage.blind = True
+    procs.stop("kube-apiserver", signal.SIGKILL)
 
 
 def without_api(stage: Stage) -> None:
     """No API server; then a pinned container ends, and the agent is killed: both come back from the ledger alone."""
-    stage.pods()
-    procs.stop("kube-apiserver", signal.SIGKILL)
-    stage.node.run(f"kill -KILL $(head -n 1 {_folder(stage)}/cgroup.procs)")
+    folder = stage.folder("stay-one")
+    api_away(stage)
+    stage.node.run(f"kill -KILL $(head -n 1 {folder}/cgroup.procs)")
     stage.killed()
 
 
-def _folder(stage: Stage) -> str:
-    """Of stay-one's container, without asking the API server."""
-    (found,) = [each for each in stage.known if each["metadata"]["name"] == "stay-one"]
-    number = found["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
-    return stage.node.run(f"find /sys/fs/cgroup/kubepods.slice -type d -name '*{number}*'").strip()
-
-
-def with_api(stage: Stage) -> None:
-    """The API server is back."""
-    stage.lab.plane.start_part("kube-apiserver")
+def api_back(stage: Stage) -> None:
+    """The API server is there again, and the node has spoken to it."""
+    stage.blind = False
+    procs.tell("kube-apiserver", signal.SIGCONT)
+    if not procs.alive("kube-apiserver"):
+        stage.lab.plane.start_part("kube-apiserver")
     stage.lab.plane.wait_ready()
     stage.node.wait_ready()
 
@@ -83,21 +103,29 @@ def _apart(stage: Stage) -> bool:
     return STATE in stage.node.run("cat /proc/mounts")
 
 
+FILL = f"dd if=/dev/zero of={STATE}/filler bs=1k 2>/dev/null; true"
+
+
 def full(stage: Stage) -> None:
     """Not a byte is left on the state's disk, and a pod comes."""
     if not _apart(stage):
         small_disk(stage)
-    stage.node.run(f"dd if=/dev/zero of={STATE}/filler bs=1k 2>/dev/null; true")
+    stage.node.run(FILL)
     refused(stage, "late-full")
 
 
-def read_only(stage: Stage) -> None:
-    """The state's file system has found an error, and is read-only from now on; and a pod comes."""
+def broken_disk(stage: Stage) -> None:
+    """The state's file system has found an error, and is read-only from now on."""
     small_disk(stage)
     stage.node.run(
         f"name=$(basename $(findmnt -n -o SOURCE {STATE})); echo lab >/sys/fs/ext4/$name/trigger_fs_error; "
         f"touch {STATE}/x 2>/dev/null && exit 1 || true"
     )
+
+
+def read_only(stage: Stage) -> None:
+    """The state's disk breaks, and a pod comes."""
+    broken_disk(stage)
     refused(stage, "late-read-only")
 
 
@@ -153,7 +181,7 @@ def of_another_machine(stage: Stage) -> None:
     file = RUN / "another.json"
     Checkpoint(file, by=__version__, boot="another").save(ledger)
     stage.node.put("/root/another.json", file.read_bytes())
-    stage.said("recovered", after=stage.kill(f"cp /root/another.json {STATE}/checkpoint.json"))
+    stage.killed(f"cp /root/another.json {STATE}/checkpoint.json")
 
 
 OLDER = f"""import hashlib, json
@@ -171,7 +199,7 @@ open(path, "wb").write(json.dumps(head).encode() + b"\\n" + line)
 def as_older(stage: Stage) -> None:
     """The agent dies, and the next one finds a checkpoint as version 0.1.0 wrote it."""
     stage.node.put("/root/older.py", OLDER)
-    stage.said("recovered", after=stage.kill("python3 -I /root/older.py"))
+    stage.killed("python3 -I /root/older.py")
 
 
 def static(stage: Stage) -> None:
@@ -227,11 +255,12 @@ def booted(machine: Machine) -> Callable[[Stage], None]:
         node.guest.off()
         node.guest.power_on(machine)
         boot = node.run("cat /proc/sys/kernel/random/boot_id").strip()
-        deadline = time.monotonic() + 240
-        while node.plane.call("GET", f"/api/v1/nodes/{node.name}")["status"]["nodeInfo"]["bootID"] != boot:
-            if time.monotonic() > deadline:
-                raise LabError(f"{node.name} did not join again: {node.journal('kubelet', 20)}")
-            time.sleep(0.5)
+        path = f"/api/v1/nodes/{node.name}"
+        until(
+            lambda: node.plane.call("GET", path)["status"]["nodeInfo"]["bootID"] == boot,
+            lambda: f"{node.name} to join again: {node.journal('kubelet', 20)}",
+            within=240, pause=0.5, fault=LabError,
+        )  # fmt: skip
         node.wait_ready()
         stage.said("recovered", "", 240)
         for name in ("stay-one", "stay-two"):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from tests.lab import crio
 from tests.lab.builds import OWN_RUNTIME, folder_disk, run, tool
 from tests.lab.needs import LabError
 from tests.lab.places import digest, logs
+from tests.patience import until
 
 SIZE = "6G"
 """Of the disk; the file is sparse."""
@@ -53,7 +53,8 @@ def image_disk(archives: Iterable[Path], runtime: str = OWN_RUNTIME) -> Path:
             with (logs() / "build.log").open("ab") as log:
                 containerd = subprocess.Popen([tool("containerd"), "--config", config], stdout=log, stderr=log)
             try:
-                _wait(Path(state) / "grpc.sock", containerd)
+                what = f"containerd to start on this machine: see {logs()}/build.log"
+                until((Path(state) / "grpc.sock").exists, what, within=PATIENCE, pause=0.1, fault=LabError)
                 for file in files:
                     run("build", tool("ctr"), "-a", f"{state}/grpc.sock", "-n", "k8s.io", "images", "import", file)
             finally:
@@ -62,11 +63,3 @@ def image_disk(archives: Iterable[Path], runtime: str = OWN_RUNTIME) -> Path:
 
     name = digest(SIZE, CONFIG, tool("containerd").name, *(file.name for file in files))
     return folder_disk(f"images-{name}", SIZE, fill)
-
-
-def _wait(socket: Path, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not socket.exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise LabError(f"containerd does not start on this machine: see {logs()}/build.log")
-        time.sleep(0.1)

@@ -194,7 +194,7 @@ def test_a_resize_before_the_first_container_starts(node: Lab, sampler: Sampler)
                 break
             time.sleep(PATIENCE)
     finally:
-        lab._try("DELETE", "/api/v1/namespaces/default/secrets/late")
+        lab.plane.found("/api/v1/namespaces/default/secrets/late", "DELETE")
     lab.wait_running("resized")
     lab.wait_enforced(guest, "resized")
     allocated = int(json.loads(last[1]) or 2)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lab import pairs, report
-from tests.lab.pairs import PAIRS, Pair
+from tests.lab import faults, report
+from tests.lab.faults import Fault
+from tests.lab.pairs import PAIRS
 from tests.lab.sampling import Sampler
 from tests.lab.stage import Stage
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
-def test_two_faults_at_once(stage: Stage, pair: Pair, sampler: Sampler) -> None:
+def test_two_faults_at_once(stage: Stage, pair: Fault, sampler: Sampler) -> None:
     """While both last no container with CPUs of its own is seen elsewhere, and afterwards all agree."""
-    outcome = pairs.suffer(stage, pair, sampler)
+    outcome = faults.suffer(stage, pair, sampler)
     report.record(
-        f"two faults at once: {pair.first}, {pair.second}",
+        f"two faults at once: {pair.name}",
         f"all agreed {outcome.agreed:.0f} s after their end; {outcome.sweeps} looks at the kernel meanwhile",
     )

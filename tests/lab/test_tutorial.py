@@ -18,10 +18,11 @@ import pytest
 from agent import __version__
 from tests import peers
 from tests.docs import pages
-from tests.lab import builds, images, reading
+from tests.lab import images, reading
 from tests.lab.chart import LONG, PATIENT, Helm, instead, wait
 from tests.lab.cluster import Lab
 from tests.lab.node import KIND
+from tests.peers import tools
 from tools.chart import rendering
 
 PAGE = pages.DOCS / "tutorial.md"
@@ -45,7 +46,7 @@ class Reader:
     def __init__(self, helm: Helm, folder: Path) -> None:
         self.said: dict[str, str] = {}
         self._helm, (self._refusal,) = helm, (each for each in pages.blocks(PAGE, "text") if "exclusiveCPUs" in each)
-        for name, program in (("kubectl", peers.kube()), ("helm", builds.tool("helm"))):
+        for name, program in (("kubectl", peers.kube()), ("helm", tools.helm())):
             (folder / name).symlink_to(program)
         homes = {f"HELM_{each}_HOME": str(folder / each) for each in ("CACHE", "CONFIG", "DATA")}
         self._environment = {

@@ -46,7 +46,6 @@ class Handler(socketserver.StreamRequestHandler):
     """One command."""
 
     def handle(self) -> None:
-        """Read it, do it, answer."""
         asked = json.loads(self.rfile.readline())
         if asked.get("token") != WORDS["lab.token"]:
             return
