@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import random
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,10 +22,65 @@ from typing import Any
 from agent.model.cgroup import Level
 from agent.model.idset import CpuSet
 from tests import patience, scraped
-from tests.cluster.api_proxy import ApiProxy
 from tests.cluster.control_plane import ApiError, ControlPlane
 from tests.cluster.nodes import Agent, Place
 from tests.cluster.objects import Object
+
+
+class Cuts:
+    """Listens on loopback and passes bytes on to a port of loopback."""
+
+    def __init__(self, to: int) -> None:
+        self._to, self._open = to, set[socket.socket]()
+        self._lock = threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.server = f"https://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> int:
+        """End every connection; how many."""
+        with self._lock:
+            ends, self._open = self._open, set()
+        for each in ends:
+            with contextlib.suppress(OSError):  # the other end closed it meanwhile
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        return len(ends) // 2
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # the other end closed it meanwhile
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                far = socket.create_connection(("127.0.0.1", self._to), 5)
+            except OSError:
+                near.close()
+                continue
+            far.settimeout(None)
+            with self._lock:
+                self._open |= {near, far}
+            for one, other in ((near, far), (far, near)):
+                threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+
+    def _pass(self, one: socket.socket, other: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # the other end closed it meanwhile
+            while data := one.recv(1 << 16):
+                other.sendall(data)
+        for each in (one, other):
+            with contextlib.suppress(OSError):  # the other end closed it meanwhile
+                each.shutdown(socket.SHUT_RDWR)
+            with self._lock:
+                self._open.discard(each)
+            each.close()
+
 
 MACHINE = "synthetic:2 sockets x 2 nodes x 16 cores x 2 threads, 32G per node"
 ALIVE = 60
@@ -76,7 +132,12 @@ class Churn:
             self._asked(lambda: self.place.delete(name), done=lambda: self._stored(name) is None)
 
     def _stored(self, name: str) -> Any:  # noqa: ANN401 - JSON or None
-        return self.place.cluster.found(self.place.path(name))
+        try:
+            return self.place.pod(name)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
 
     def _asked(self, call: Callable[[], Any], done: Callable[[], Any] = lambda: None) -> Any:  # noqa: ANN401 - JSON
         """Ask until the API answers; what was done though nobody said so counts."""
@@ -96,7 +157,7 @@ class Churn:
                 time.sleep(0.3)
 
 
-def faults(churn: Churn, cluster: ControlPlane, proxy: ApiProxy, pause: float) -> Iterator[Callable[[], None]]:
+def faults(churn: Churn, cluster: ControlPlane, cuts: Cuts, pause: float) -> Iterator[Callable[[], None]]:
     """One fault after the other, for ever."""
 
     def apiserver() -> None:
@@ -111,8 +172,7 @@ def faults(churn: Churn, cluster: ControlPlane, proxy: ApiProxy, pause: float) -
         cluster.kill("etcd", signal.SIGCONT)
 
     def connections() -> None:
-        with proxy.cut():
-            pass
+        cuts.cut()
 
     while True:
         for fault in (connections, etcd, apiserver):
@@ -153,18 +213,19 @@ def disagreements(place: Place) -> list[str]:
 
 def soak(cluster: ControlPlane, folder: Path, pods: int, seconds: float, *, pause: float = 5.0) -> dict[str, Any]:
     """Run it; figures. Raises AssertionError where something does not agree in the end."""
+    cuts = Cuts(cluster.port)
     place = Place(cluster, "soak", folder, machine=MACHINE, keeps="2")
     churn = Churn(place)
     patches = 0.0
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
-        proxy = stack.enter_context(ApiProxy(cluster))
-        agent = stack.enter_context(Agent(place, server=proxy.server))
+        stack.callback(cuts.close)
+        agent = stack.enter_context(Agent(place, server=cuts.server))
         over, trouble = threading.Event(), list[BaseException]()
 
         def fail() -> None:
             try:
-                for fault in faults(churn, cluster, proxy, pause):
+                for fault in faults(churn, cluster, cuts, pause):
                     if over.wait(max(pause, seconds / 15)):
                         return
                     fault()
@@ -180,7 +241,7 @@ def soak(cluster: ControlPlane, folder: Path, pods: int, seconds: float, *, paus
                 patches += agent.patches()
                 killed = True
                 agent.end(signal.SIGKILL)
-                dead, agent = agent, stack.enter_context(Agent(place, server=proxy.server))
+                dead, agent = agent, stack.enter_context(Agent(place, server=cuts.server))
                 dead.process = agent.process  # which is ended once, and whose exit code counts for both
             time.sleep(max(0.0, began + seconds * number / pods - time.monotonic()))
         over.set()
