@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -139,6 +139,7 @@ class PaperNode:
     run: DryRun
     loop: TopologyLoop
     uid: str
+    publishing: threading.Lock = field(default_factory=threading.Lock)
 
 
 class PaperNodes:
@@ -242,8 +243,7 @@ class PaperNodes:
         return names
 
     def publish(self, name: str) -> None:
-        with self._lock:
-            until(partial(self._stepped, self.nodes[name]), f"the summary of {name}")
+        until(partial(self._stepped, self.nodes[name]), f"the summary of {name}")
 
     def holds(self, name: str, key: str) -> bool:
         """Whether a node lets a pod run: "namespace/name"."""
@@ -267,15 +267,15 @@ class PaperNodes:
             with self._lock:
                 there = [*self.nodes.values()]
             for each in there:
-                with self._lock:
-                    self._stepped(each)
+                self._stepped(each)
 
     def _stepped(self, there: PaperNode) -> bool:
-        """As the agent's loop: what fails is tried in the next period."""
-        try:
-            there.loop.step()
-        except KubeError:
-            return False
+        """As the agent's loop: what fails is tried in the next period. No other node waits for it."""
+        with there.publishing:
+            try:
+                there.loop.step()
+            except KubeError:
+                return False
         return True
 
     def _see(self, key: str, body: Object) -> None:

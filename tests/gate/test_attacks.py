@@ -19,6 +19,7 @@ from agent.forecast.gate.events import (
     Tell,
 )
 from agent.forecast.gate.line import in_turns
+from agent.forecast.gate.state import Count
 from agent.forecast.gate.values import HOSTNAME, TAKEN_BACK, Gang
 from agent.forecast.placing import placing_of
 from agent.model.fields import Field
@@ -48,7 +49,7 @@ def test_not_in_names_no_hostname_that_two_nodes_have() -> None:
     cluster = Cluster("a", "b").hold("b", 2, 2)
     cluster.step(NodeSeen(facts("b", labels={HOSTNAME: "host-a"})))
     assert release_of(cluster.step(gated("p", 3)), "p").not_in == ()
-    assert cluster.state.counts["left-open"] == 1
+    assert cluster.state.counts[Count.LEFT_OPEN] == 1
     cluster.step(NodeGone("a"), NodeSeen(facts("c")), replace(cluster.published("a"), node="c"))
     assert release_of(cluster.step(gated("q", 3)), "q").not_in == ("host-a",)
 

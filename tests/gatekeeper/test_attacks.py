@@ -87,7 +87,7 @@ def test_many_claims_of_one_namespace_delay_no_other(cluster: Cluster) -> None:
     assert asked[0] < 600
 
 
-def _gated(**spec: object) -> UnboundBody | UnreadablePod | None:
+def _gated(**spec: Any) -> UnboundBody | UnreadablePod | None:
     return unbound(pod("web", schedulingGates=[{"name": GATE}], **spec), False)  # noqa: FBT003 - a `Reader`
 
 

@@ -90,6 +90,7 @@ SLICES = dict((
     ), 3, 13),
     ("exclusive-4", Slice(6, (f"{EXCLUSIVE}with_required_plugins_nobody_starts_while_the_agent_is_away",))),
     ("mixed", Slice(4, ("tests/lab/test_mixed.py",))),
+    ("gatekeeper", Slice(10, ("tests/lab/test_gatekeeper.py",))),
     ("memory-policy", Slice(5, ("tests/lab/test_memory_policy.py",))),
     ("newest", Slice(8, ("tests/newest/test_newest.py",))),
     ("bare", Slice(7, ("tests/bare/test_bare.py",))),

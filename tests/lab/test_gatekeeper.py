@@ -1,0 +1,138 @@
+"""The gatekeeper in front of a real kubelet: kube-scheduler binds a hundred pods, and their node refuses none."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from agent.forecast.gate.values import GATE
+from tests.cluster.control_plane import ApiError
+from tests.lab import agent
+from tests.lab.cluster import Lab, Object
+from tests.lab.needs import PromiseError
+from tests.lab.node import KIND
+from tests.lab.pods import pod
+from tests.lab.report import record
+from tests.patience import until
+
+PUBLISHED = {"fleet": {"publish": True}}
+GATEKEEPER = {
+    "enabled": True, "nodeSelector": {KIND: "numalign"}, "resources": {"requests": {"cpu": "0", "memory": "64Mi"}},
+}  # fmt: skip
+"""As the agent's pod, a replica asks for no CPU."""
+SWITCH = f"/api/v1/namespaces/{agent.NAMESPACE}/configmaps/numalign-gate"
+DEFAULT = "/api/v1/namespaces/default/pods"
+SIZES = (1, 2, 3)
+"""Whole CPUs; a NUMA node has four, and one of them is reserved on the first."""
+AT_ONCE = 9
+"""Pods that run or wait: more than fit, so that sums and NUMA nodes differ."""
+PODS, WITHOUT = 100, 40
+"""Behind the gate; and without it, at most, until the node refuses one."""
+STARTED, LONG = 300.0, 3000
+
+
+class Stream:
+    """Pods come, AT_ONCE of them at a time; where more are to come, the first one that runs ends.
+
+    Attributes:
+        ran: names of pods whose container ran.
+        refused: what the node said, by the pod's name.
+        elsewhere: pods of `ran` that the gatekeeper had not chosen the node for.
+    """
+
+    def __init__(self, lab: Lab, prefix: str, count: int, *, asks: bool) -> None:
+        self.lab, self.prefix, self.count, self.asks = lab, prefix, count, asks
+        self.draw, self.came = random.Random(44), 0
+        self.ran, self.refused, self.elsewhere = set[str](), dict[str, str](), set[str]()
+
+    def over(self) -> bool:
+        """Take one step; True when each pod that was to come ran or was refused."""
+        items = [each for each in self.lab.plane.call("GET", DEFAULT)["items"] if self._ours(each)]
+        live = [each for each in items if "deletionTimestamp" not in each["metadata"]]
+        for each in live:
+            self._note(each)
+        failed = [each["metadata"]["name"] for each in live if each["status"].get("phase") == "Failed"]
+        running = sorted(each["metadata"]["name"] for each in live if each["metadata"]["name"] in self.ran)
+        full = len(live) - len(failed) >= AT_ONCE or self.came == self.count
+        for name in (*failed, *running[: 1 if full else 0]):
+            self.lab.delete(name)
+        if self.came < self.count and not full:
+            self._come()
+        return len(self.ran) + len(self.refused) == self.count
+
+    def run(self) -> None:
+        """Let it come to its end; each pod has STARTED seconds to run after the one before."""
+        while not self.over():
+            before = len(self.ran) + len(self.refused)
+            until(
+                lambda before=before: self.over() or len(self.ran) + len(self.refused) > before,  # type: ignore[misc]
+                f"pod {before + 1} of {self.count} to run", within=STARTED, pause=0.3, fault=PromiseError,
+            )  # fmt: skip
+
+    def clear(self) -> None:
+        """Delete all of its pods, also those that no node has, and wait until the node has none."""
+        for each in filter(self._ours, self.lab.plane.call("GET", DEFAULT)["items"]):
+            self.lab.delete(each["metadata"]["name"])
+        self.lab.clear(self.lab.numalign)
+
+    def _ours(self, body: Object) -> bool:
+        return str(body["metadata"]["name"]).startswith(f"{self.prefix}-")
+
+    def _come(self) -> None:
+        name, notes = f"{self.prefix}-{self.came:03}", {"numalign.io/gate": str(self.asks).lower()}
+        body = pod(name, cpu=str(self.draw.choice(SIZES)), annotations=notes)
+        self.lab.create(body, self.lab.numalign, scheduled=True)
+        self.came += 1
+
+    def _note(self, body: Object) -> None:
+        name, status = body["metadata"]["name"], body["status"]
+        if status.get("phase") == "Failed":
+            self.refused[name] = f"{status.get('reason')}: {status.get('message')}"
+        if any("running" in each["state"] for each in status.get("containerStatuses", ())):
+            self.ran.add(name)
+            told = [each["message"] for each in status.get("conditions", ()) if each["type"] == GATE]
+            if not any(each.startswith(f"{self.lab.numalign.name}: ") for each in told):
+                self.elsewhere.add(name)
+
+
+@pytest.fixture(scope="module")
+def publishing(alone: Lab) -> Iterator[Lab]:
+    """The node publishes its summary; afterwards it is as before."""
+    alone.clear(alone.numalign)
+    agent.configure(alone.numalign, PUBLISHED)
+    yield alone
+    alone.clear(alone.numalign)
+    agent.configure(alone.numalign, {})
+
+
+def switched_on(lab: Lab) -> bool:
+    """Whether a gatekeeper leads and can decide: it then has its ConfigMap."""
+    try:
+        lab.plane.call("GET", SWITCH)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return False
+    return True
+
+
+@pytest.mark.timeout(LONG)
+def test_a_hundred_pods_come_and_their_node_refuses_none(publishing: Lab) -> None:
+    """Without the gate the node refuses one of the same pods before long; with it each runs where it was chosen."""
+    lab, node = publishing, publishing.numalign
+    plain = Stream(lab, "plain", WITHOUT, asks=False)
+    until(lambda: plain.refused or plain.over(), "a refusal", within=LONG / 2, pause=0.3, fault=PromiseError)
+    assert plain.refused, f"{len(plain.ran)} pods ran: these pods show nothing"
+    plain.clear()
+    agent.install(lab.plane, {**node.plan.config, **PUBLISHED}, gatekeeper=GATEKEEPER)
+    until(lambda: switched_on(lab), "the gatekeeper to decide", within=STARTED, pause=0.5, fault=PromiseError)
+    gated = Stream(lab, "gated", PODS, asks=True)
+    gated.run()
+    assert not gated.refused
+    assert len(gated.ran) == PODS
+    assert not gated.elsewhere
+    gated.clear()
+    record("pods behind the gate that their node refused", f"0 of {PODS}")
+    record("pods without the gate until the node refused one", len(plain.ran))
