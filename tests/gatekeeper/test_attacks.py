@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from agent.kube.gate.unbound_pods import UnboundBody, UnreadablePod, unbound
 from agent.kube.gate.writer import GateWriter
 from tests.gatekeeper.replicas import SPACE, SWITCH, Cluster
 from tests.gatekeeper.standin import Object, Request
-from tests.patience import until
+from tests.patience import PATIENCE, until
 from tests.world.fleets import pod
 
 
@@ -66,10 +67,11 @@ def test_an_owners_name_is_no_path(cluster: Cluster) -> None:
 def test_many_claims_of_one_namespace_delay_no_other(cluster: Cluster) -> None:
     """Look-ups take turns by namespace; of a pod with more claims than 20 none is looked up."""
     cluster.api.put("namespaces", {"metadata": {"name": "innocent"}})
-    asked = [0]
+    asked, all_came = [0], threading.Event()
 
     def slow(request: Request) -> int:
         if request.resource == "persistentvolumeclaims":
+            all_came.wait(PATIENCE)
             asked[0] += 1
             time.sleep(0.02)
         return 0
@@ -83,11 +85,12 @@ def test_many_claims_of_one_namespace_delay_no_other(cluster: Cluster) -> None:
     body = pod("web", cpu="1", notes={"numalign.io/policy": "single-numa-node"}, schedulingGates=[{"name": GATE}])
     body["metadata"]["namespace"] = "innocent"
     cluster.api.put("pods", body)
+    all_came.set()
     until(lambda: cluster.released("innocent/web"), "the release")
     assert asked[0] < 600
 
 
-def _gated(**spec: Any) -> UnboundBody | UnreadablePod | None:
+def _gated(**spec: Any) -> UnboundBody | UnreadablePod | None:  # noqa: ANN401 - JSON
     return unbound(pod("web", schedulingGates=[{"name": GATE}], **spec), False)  # noqa: FBT003 - a `Reader`
 
 

@@ -64,12 +64,15 @@ class Stream:
 
     def run(self) -> None:
         """Let it come to its end; each pod has STARTED seconds to run after the one before."""
+        done = -1
+
+        def went_on() -> bool:
+            return self.over() or len(self.ran) + len(self.refused) > done
+
         while not self.over():
-            before = len(self.ran) + len(self.refused)
-            until(
-                lambda before=before: self.over() or len(self.ran) + len(self.refused) > before,  # type: ignore[misc]
-                f"pod {before + 1} of {self.count} to run", within=STARTED, pause=0.3, fault=PromiseError,
-            )  # fmt: skip
+            done = len(self.ran) + len(self.refused)
+            what = f"pod {done + 1} of {self.count} to run"
+            until(went_on, what, within=STARTED, pause=0.3, fault=PromiseError)
 
     def clear(self) -> None:
         """Delete all of its pods, also those that no node has, and wait until the node has none."""
