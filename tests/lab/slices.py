@@ -90,7 +90,6 @@ SLICES = dict((
     ), 3, 13),
     ("exclusive-4", Slice(6, (f"{EXCLUSIVE}with_required_plugins_nobody_starts_while_the_agent_is_away",))),
     ("mixed", Slice(4, ("tests/lab/test_mixed.py",))),
-    ("gatekeeper", Slice(10, ("tests/lab/test_gatekeeper.py",))),
     ("memory-policy", Slice(5, ("tests/lab/test_memory_policy.py",))),
     ("newest", Slice(8, ("tests/newest/test_newest.py",))),
     ("bare", Slice(7, ("tests/bare/test_bare.py",))),
@@ -103,10 +102,11 @@ SLICES = dict((
 BY_HAND = (
     f"{FIRST_ACT}first_act_of_a_container_is_where_it_was_granted",
     f"{EXCLUSIVE}an_app_is_pinned_beside_each_sidecar", "tests/lab/test_kubelet.py",
-    "tests/lab/test_soak.py",
+    "tests/lab/test_soak.py", "tests/lab/test_gatekeeper.py",
 )  # fmt: skip
 """What no run of CI takes: 100 of 100 containers are pinned at their first instruction, an app beside each of ten
-sidecars, when a real kubelet removes an ended pod's cgroup, and 300 kills with faults by chance."""
+sidecars, when a real kubelet removes an ended pod's cgroup, 300 kills with faults by chance, and 100 pods behind the
+gate, which take half an hour."""
 FILES = tuple(dict.fromkeys(
     test.partition("::")[0] for tests in (CORE.tests, *(each.tests for each in SLICES.values()), BY_HAND)
     for test in tests
