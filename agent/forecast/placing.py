@@ -21,6 +21,8 @@ KEEPS_OUT = ("NoSchedule", "NoExecute")
 """Effects of taints that keep pods away."""
 NAME_FIELD = "metadata.name"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+SCHEDULER = "scheduler "
+"""How `Placing.unseen` names a scheduler that is not OWN_KIND."""
 OWN_KIND = "default-scheduler"
 
 
@@ -205,7 +207,7 @@ def _unseen(spec: Field, affinity: Field) -> Iterator[str]:
         yield "host ports"
     name = spec.get("schedulerName")
     if name and name.text() not in ("", OWN_KIND):
-        yield f"scheduler {name.text()}"
+        yield f"{SCHEDULER}{name.text()}"
 
 
 def _ports(container: Field) -> bool:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from agent.core.request.exempt import CRITICAL
 from agent.forecast.gate.rules import last_gate
 from agent.forecast.gate.values import GateOptions, UnboundPod
-from agent.forecast.placing import OWN_KIND
+from agent.forecast.placing import OWN_KIND, SCHEDULER
 
 OURS = "the longest wait that the settings allow"
 SYSTEM = ("kube-system",)
-SCHEDULER = "scheduler "
-"""How `Placing.unseen` names a scheduler that is not the default one."""
 
 
 def until(pod: UnboundPod, since: float, options: GateOptions) -> tuple[float, str]:
