@@ -27,6 +27,8 @@ STATE = "/var/lib/numalign/checkpoint.json"
 PORT = 9177
 CONFIG: dict[str, Any] = {**STATIC, "compatibility": "kubelet", "onMisalignment": "fail", "enforcement": "auto"}
 """The kubelet's words as the other node has them, and ours: refuse what cannot be aligned, as the kubelet does."""
+PUBLISHED = {"fleet": {"publish": True}}
+"""The node publishes its summary."""
 READY = 300.0
 
 

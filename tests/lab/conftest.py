@@ -151,6 +151,16 @@ def alone(lab: Lab) -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="module")
+def publishing(alone: Lab) -> Iterator[Lab]:
+    """The node publishes its summary; afterwards it is as before."""
+    alone.clear(alone.numalign)
+    agent.configure(alone.numalign, agent.PUBLISHED)
+    yield alone
+    alone.clear(alone.numalign)
+    agent.configure(alone.numalign, {})
+
+
+@pytest.fixture(scope="module")
 def stage(alone: Lab) -> Iterator[Stage]:
     """The node that numalign pins on, with the pods that stay."""
     lab = alone

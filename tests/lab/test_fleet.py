@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-
-import pytest
 
 from agent.app.fleet.reading import read_fleet
 from agent.app.fleet.source import ApiSource
@@ -27,7 +25,6 @@ from tests.lab.report import record
 
 WITHIN = 90.0
 """Seconds in which what the agent knows is in its object: it publishes within seconds, on a machine without load."""
-PUBLISHED = {"fleet": {"publish": True}}
 SELECTED = {KIND: "numalign"}
 BURSTABLE = resources("500m", "32Mi", limits={"cpu": "1", "memory": "64Mi"})
 PODS = (
@@ -44,16 +41,6 @@ PODS = (
     pod("own-1", cpu="1"),
 )
 """In the order in which they come: some are refused, or find no room by sums."""
-
-
-@pytest.fixture(scope="module")
-def publishing(alone: Lab) -> Iterator[Lab]:
-    """The node publishes its summary."""
-    alone.clear(alone.numalign)
-    agent.configure(alone.numalign, PUBLISHED)
-    yield alone
-    alone.clear(alone.numalign)
-    agent.configure(alone.numalign, {})
 
 
 def summary_where(lab: Lab, until: Callable[[NodeSummary], object], what: str) -> NodeSummary:
@@ -137,5 +124,5 @@ def test_it_comes_and_goes_with_the_setting(publishing: Lab) -> None:
         time.sleep(0.5)
     left = lab.plane.call("GET", f"{PATH}/{node.name}")
     assert not [each for each in left["attributes"] if each["name"] == SUMMARY]
-    agent.configure(node, PUBLISHED)
+    agent.configure(node, agent.PUBLISHED)
     summary_where(lab, lambda _: True, "anything after it was switched on again")

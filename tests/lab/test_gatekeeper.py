@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,7 +16,6 @@ from tests.lab.pods import pod
 from tests.lab.report import record
 from tests.patience import until
 
-PUBLISHED = {"fleet": {"publish": True}}
 GATEKEEPER = {
     "enabled": True, "nodeSelector": {KIND: "numalign"}, "resources": {"requests": {"cpu": "0", "memory": "64Mi"}},
 }  # fmt: skip
@@ -100,16 +98,6 @@ class Stream:
                 self.elsewhere.add(name)
 
 
-@pytest.fixture(scope="module")
-def publishing(alone: Lab) -> Iterator[Lab]:
-    """The node publishes its summary; afterwards it is as before."""
-    alone.clear(alone.numalign)
-    agent.configure(alone.numalign, PUBLISHED)
-    yield alone
-    alone.clear(alone.numalign)
-    agent.configure(alone.numalign, {})
-
-
 def switched_on(lab: Lab) -> bool:
     """Whether a gatekeeper leads and can decide: it then has its ConfigMap."""
     try:
@@ -125,7 +113,7 @@ def switched_on(lab: Lab) -> bool:
 def test_a_hundred_pods_come_and_their_node_refuses_none(publishing: Lab) -> None:
     """More of them are there than fit: some wait behind the gate, and each runs on the node that was chosen."""
     lab, node = publishing, publishing.numalign
-    agent.install(lab.plane, {**node.plan.config, **PUBLISHED}, gatekeeper=GATEKEEPER)
+    agent.install(lab.plane, {**node.plan.config, **agent.PUBLISHED}, gatekeeper=GATEKEEPER)
     until(lambda: switched_on(lab), "the gatekeeper to decide", within=STARTED, pause=0.5, fault=PromiseError)
     gated = Stream(lab, PODS)
     gated.run()
