@@ -24,7 +24,7 @@ PROGRAMS = {
     "promtool": "prometheus", "prometheus": "prometheus",
     "chromium": "chromium",
     "openssl": "openssl",
-    "cc": "gcc libc6-dev", "gcc": "gcc libc6-dev",
+    "cc": "gcc libc6-dev", "gcc": "gcc libc6-dev", "pkg-config": "pkg-config libseccomp-dev",
     "cpio": "cpio",
     "lstopo-no-graphics": "hwloc-nox",
     "buildah": "buildah netavark runc fuse-overlayfs",
