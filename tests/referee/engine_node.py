@@ -45,7 +45,8 @@ class EngineNode:
         self.period = int(str(self.sequence.kubelet.get("cpuCFSQuotaPeriod", "100ms")).removesuffix("ms")) * 1000
 
     def _world(self, pods: Mapping[str, Pod]) -> World:
-        ours = {"compatibility": "kubelet", "onMisalignment": "fail"}
+        minor = f"-1.{self.sequence.since}" if self.sequence.since else ""
+        ours = {"compatibility": f"kubelet{minor}", "onMisalignment": "fail"}
         settings = {**config_of(self.sequence.config), **ours}
         return World(
             self.folder / "tree", machine=description(self.sequence.machine, self.memory), store=self.store,

@@ -44,17 +44,18 @@ KEPT_MILLI = 2000
 CPUS = ("1", "1", "2", "2", "3", "4", "5", "500m", "1500m", "250m")
 
 
-def generate(seed: int, steps: int = 10, config: dict[str, Any] | None = None) -> Sequence:
+def generate(seed: int, steps: int = 10, config: dict[str, Any] | None = None, since: int = 0) -> Sequence:
     """A sequence that expects what our core answers.
 
     Args:
         seed: any number.
         steps: how many.
         config: settings, a random one of CONFIGS when left out.
+        since: the kubelet's minor; as in a file.
     """
     chance = random.Random(seed)  # the same on every Python (random.Random's methods used here are stable)
     chosen = chance.choice(CONFIGS) if config is None else config
-    scenario = Scenario(vectors.node_of("lab", chosen))
+    scenario = Scenario(vectors.node_of("lab", chosen, minor=since))
     scenario.run()
     made: list[Step] = []
     alive: list[str] = []
@@ -70,7 +71,8 @@ def generate(seed: int, steps: int = 10, config: dict[str, Any] | None = None) -
             scenario.event({"op": "remove", "uid": alive.pop()})
             continue
         made.append(step)
-    draft = Sequence(name=f"random-{seed}", about=f"Random pods of seed {seed}.", config=chosen, steps=tuple(made))
+    about = f"Random pods of seed {seed}."
+    draft = Sequence(name=f"random-{seed}", about=about, config=chosen, since=since, steps=tuple(made))
     return Sequence.model_validate(answered(draft).model_dump(exclude_defaults=True))
 
 

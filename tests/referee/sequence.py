@@ -4,6 +4,7 @@
     machine: lab                              # of tests/referee/shapes.py; lab when left out
     config: {topologyManagerPolicy: restricted}   # KubeletConfiguration, over shapes.BASE
     devices: {lab.example.com/nic: {nic0: 1}}     # resource -> device id -> NUMA node
+    since: 38                                 # the first kubelet that does so; until: 37 is the last one
     tags: [core]                              # core: decided on real nodes in every run of the lab; run: started
     steps:
       - create: web                           # a pod; a container's short form sets requests and limits alike
@@ -183,6 +184,8 @@ class Sequence(Part):
         Mapping[str, Any], Field(description="KubeletConfiguration of both nodes that no manager reads.")
     ] = Field(default_factory=dict)
     devices: Mapping[str, Mapping[str, int]] = Field(default_factory=dict)
+    since: Annotated[int, Field(description="The first minor of the kubelet that does so; 0: every one.")] = 0
+    until: Annotated[int, Field(description="The last minor; 0: there is none.")] = 0
     tags: tuple[str, ...] = ()
     steps: Annotated[tuple[Step, ...], Field(min_length=1)]
 
@@ -245,12 +248,12 @@ def text_of(sequence: Sequence) -> str:
     return yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=116)
 
 
-def read_all(folder: Path = FOLDER) -> tuple[Sequence, ...]:
-    """All sequences of a folder by name; raises BadSequenceError."""
+def read_all(folder: Path = FOLDER, minor: int = 0) -> tuple[Sequence, ...]:
+    """All sequences of a folder by name, or those of kubelets of a minor; raises BadSequenceError."""
     found = tuple(read(path) for path in sorted(folder.glob("*.yaml")))
     if not found:
         raise BadSequenceError(f"{folder}: holds no sequence (*.yaml)")
-    return found
+    return tuple(each for each in found if not minor or each.since <= minor <= (each.until or minor))
 
 
 class _Loader(yaml.SafeLoader):

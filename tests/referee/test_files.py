@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agent.model.idset import IdSet
+from agent.model.rules import Minor
 from tests.peers.oracle import NoOracleError, answer, oracle
 from tests.referee import vectors
 from tests.referee.engine_node import EngineNode
@@ -40,7 +41,7 @@ def _engine(name: str, memory: str) -> tuple[Seen, ...]:
 @pytest.mark.go
 def test_the_kubelets_managers_do_what_every_file_expects() -> None:
     """The same steps through the managers of the kubelet v1.36.3 themselves, with little and with much memory."""
-    made = [(sequence, memory) for sequence in FILES for memory in MEMORY]
+    made = [(sequence, memory) for sequence in read_all(minor=int(Minor.V1_36)) for memory in MEMORY]
     for (sequence, _), got in zip(made, _kubelet(made), strict=True):
         assert compare(sequence, got) == ()
 

@@ -23,7 +23,8 @@ Json = dict[str, Any]
 def vector_of(sequence: Sequence, memory: str = MEMORY[-1]) -> Json:
     """The `input` of a vector."""
     events = [event for step in sequence.steps for event in events_of(step)]
-    return {**node_of(sequence.machine, sequence.config, sequence.devices, memory), "events": events}
+    given = node_of(sequence.machine, sequence.config, sequence.devices, memory, sequence.since)
+    return {**given, "events": events}
 
 
 def node_of(
@@ -31,10 +32,12 @@ def node_of(
     given: Mapping[str, Any],
     devices: Mapping[str, Mapping[str, int]] | None = None,
     memory: str = MEMORY[-1],
+    minor: int = 0,
 ) -> Json:
-    """The same of a node to which nothing has happened yet."""
+    """The same of a node to which nothing has happened yet; without a minor of kubelet 1.36."""
     config = config_of(given)
     return {
+        **({"kubelet": minor} if minor else {}),
         "machine": _machine(parse_synthetic(description(machine, memory), name=machine)),
         "gates": {gate: on for gate, on in config.get("featureGates", {}).items() if gate in _GATES},
         "topology": {

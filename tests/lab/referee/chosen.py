@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 
+from tests.lab.cluster import KUBELET, plans
 from tests.referee.generate import CONFIGS, generate
 from tests.referee.sequence import Sequence, read_all
 from tests.referee.shapes import config_of
@@ -16,9 +17,11 @@ RANDOM = len(CONFIGS) if ALL else 3
 
 
 def chosen() -> list[Sequence]:
-    """In the order of their settings."""
-    files = [each for each in read_all() if each.machine == "lab" and (ALL or {"core", "run"} & {*each.tags})]
-    made = [generate(SEED + index, config=CONFIGS[index]) for index in range(RANDOM)]
+    """Those of the minor of the lab's kubelets, in the order of their settings."""
+    minor = plans()[KUBELET].minor
+    files = [each for each in read_all(minor=minor) if each.machine == "lab"]
+    files = [each for each in files if ALL or {"core", "run"} & {*each.tags}]
+    made = [generate(SEED + index, config=CONFIGS[index], since=minor) for index in range(RANDOM)]
     return sorted([*files, *made], key=lambda each: (_key(each), each.name))
 
 

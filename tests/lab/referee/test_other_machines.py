@@ -6,6 +6,7 @@ What numalign does there is seen without a guest (tests/referee/test_files.py): 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -22,19 +23,18 @@ PLANS = {
     name: Plan(kind="kubelet", number=4, machine=machine)
     for name, machine in {"caches": "caches", "wide": "wide", "two": "two", "eight": "eight-dies"}.items()
 }
-SEQUENCES = sorted((each for each in read_all() if each.machine in PLANS), key=lambda each: each.machine)
 
 
 @pytest.fixture(scope="module", params=PLANS)
 def other(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Ground]:
     """A guest of each shape, while the others rest; gone afterwards."""
-    with lab.spare(PLANS[request.param]) as node:
+    with lab.spare(replace(PLANS[request.param], minor=lab.shadow.plan.minor)) as node:
         yield Ground(lab, node, machine=request.param)
 
 
 def test_a_kubelet_does_what_the_sequences_for_its_machine_expect(other: Ground) -> None:
     """CPUs, nodes and pools of every container are those of the file; refusals are refusals."""
-    mine = [each for each in SEQUENCES if each.machine == other.machine]
+    mine = [each for each in read_all(minor=other.node.plan.minor) if each.machine == other.machine]
     assert mine
     wrong = [f"{each.name}: {text}" for each in mine for text in _differences(other, each)]
     assert not wrong, "\n".join(wrong)
