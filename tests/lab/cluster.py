@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -55,9 +54,10 @@ class Lab(Pods):
         progress(f"control plane: {lab.plane.server}")
         asked = plans() if nodes is None else nodes
         wanted = {name: plan for name, plan in asked.items() if not lab._serves(name, plan)}
-        with ThreadPoolExecutor(max(1, len(wanted))) as pool:
-            for done in [pool.submit(lab.add, name, plan, progress) for name, plan in wanted.items()]:
-                done.result()
+        ready = [lab.nodes[name] for name in asked.keys() - wanted.keys()]
+        for name, plan in wanted.items():
+            with lab.resting(*ready):  # a guest that boots beside another one's processors may wait for ever
+                ready.append(lab.add(name, plan, progress))
         for name in asked.keys() - wanted.keys():
             if asked[name].kind == "numalign":  # one that was left as it is may be broken
                 agent.wait_ready(lab.nodes[name])
