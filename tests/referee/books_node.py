@@ -35,16 +35,21 @@ class BooksNode(GuestNode):
         return super()._made(body)
 
     def _decided(self, pod: Object) -> bool:
-        """The kubelet has begun with a pod that it admitted; numalign has told what it granted or refused."""
+        """The kubelet has begun with a pod that it admitted; numalign has told what it granted or refused.
+
+        The kubelet beside numalign may find by its sums that the node is full, before numalign has told anything.
+        """
         if self.ground.pins:  # a start time it gives to those that it refuses, too
             return pod["status"].get("phase") == "Failed" or bool(pod["status"].get("containerStatuses"))
         told = json.loads(pod["metadata"].get("annotations", {}).get(ASSIGNMENT, "null"))
-        return told is not None and ("refused" in told or self._given(pod))
+        return (told is not None and ("refused" in told or self._given(pod))) or _full(pod)
 
     def _refusal(self, pod: Object) -> Refused | None:
         if self.ground.pins:
             return super()._refusal(pod)
-        told = json.loads(pod["metadata"]["annotations"][ASSIGNMENT])
+        told = json.loads(pod["metadata"].get("annotations", {}).get(ASSIGNMENT, "null"))
+        if told is None:
+            return Refused("UnexpectedAdmissionError", pod["status"]["message"])
         return Refused(told["refused"], told["why"]) if "refused" in told else None
 
     def _outcome(self, step: Step, pod: Object) -> Admitted:
@@ -92,3 +97,7 @@ class BooksNode(GuestNode):
         if self._read is None:
             self._read = reading.books(self.node), super().shared()
         return self._read
+
+
+def _full(pod: Object) -> bool:
+    return bool(pod["status"].get("reason") == "OutOfcpu")
