@@ -14,7 +14,7 @@ from agent.kube.pod_report import ASSIGNMENT
 from tests.lab import agent, reading
 from tests.lab.cluster import Object
 from tests.referee.guest_node import GuestNode
-from tests.referee.running import ANY, SHARED, Admitted, Has, Refused
+from tests.referee.running import ANY, BY_SUMS, SHARED, Admitted, Has, Refused
 from tests.referee.sequence import Step
 
 EXAMPLE = "lab.example.com"
@@ -49,7 +49,7 @@ class BooksNode(GuestNode):
             return super()._refusal(pod)
         told = json.loads(pod["metadata"].get("annotations", {}).get(ASSIGNMENT, "null"))
         if told is None:
-            return Refused("UnexpectedAdmissionError", pod["status"]["message"])
+            return Refused(BY_SUMS, pod["status"]["message"])
         return Refused(told["refused"], told["why"]) if "refused" in told else None
 
     def _outcome(self, step: Step, pod: Object) -> Admitted:
