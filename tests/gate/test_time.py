@@ -101,6 +101,17 @@ def test_a_nomination_that_stands_five_seconds_after_the_release_is_cleared() ->
     assert cluster.state.sites["a"].flights == ()
 
 
+def test_the_five_seconds_count_from_the_moment_that_the_gate_is_seen_to_be_gone() -> None:
+    """A patch may wait for those of many pods: its pod is not cleared before kube-scheduler could bind it."""
+    cluster = Cluster("a")
+    (nomination,) = cluster.step(gated("p"))
+    assert isinstance(nomination, Nominate)
+    after = ungated(gated("p"), "a", condition=nomination.condition)
+    assert cluster.step(after, after=20.0) == ()
+    assert cluster.step(cluster.done(nomination), after=4.0) == ()
+    assert cleared(cluster.step(after=1.0)) == {"p": "a"}
+
+
 def test_a_nomination_of_an_earlier_leader_is_cleared_and_one_of_the_scheduler_stays() -> None:
     """Our condition on the same pod names the node of the first alone."""
     cluster = Cluster("a", "b")

@@ -57,7 +57,7 @@ def _pod_seen(state: GateState, event: PodSeen, now: float) -> GateState:
     pod, uid = event.pod, event.pod.pod.uid
     flight, waiter = state.flights.get(uid), state.waiting.get(uid)
     if flight is not None:
-        return _flight_seen(state, flight, pod)
+        return _flight_seen(state, flight, pod, now)
     if pod.deleting:
         return _forgotten(state, uid)
     if not pod.gated:
@@ -90,12 +90,12 @@ def _began(pod: UnboundPod, waiter: Waiter | None, now: float) -> float:
     return min(pod.told, now) if waits and pod.told else now
 
 
-def _flight_seen(state: GateState, flight: Flight, pod: UnboundPod) -> GateState:
+def _flight_seen(state: GateState, flight: Flight, pod: UnboundPod, now: float) -> GateState:
     """A released pod changed: it counts where it is nominated now, and nowhere if that was taken back."""
-    node = flight.node
+    node, since = flight.node, now if flight.pod.gated and not pod.gated else flight.since
     if not pod.gated and not flight.bound and (pod.nominated or flight.pod.nominated):
         node = pod.nominated
-    return moved(state, pod.pod.uid, flight.node, replace(flight, pod=pod, node=node))
+    return moved(state, pod.pod.uid, flight.node, replace(flight, pod=pod, node=node, since=since))
 
 
 def _pod_gone(state: GateState, event: PodGone, now: float) -> GateState:

@@ -85,7 +85,7 @@ class Flight:
         node: where it counts: the promised node, or where a look-up found it; "" for nowhere.
         promised: the node that it was released to.
         waited: since when it had waited.
-        since: seconds since the epoch of the release.
+        since: seconds since the epoch of the release: as it was decided, and from then on as the watch showed it.
         bound: when it left the watch; 0 before.
         asked: a look-up is under way.
         found: when a look-up told where it is; 0 before.
