@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from agent.forecast.dry_run import DryRun
+from agent.forecast.gate.books import Books, PodKind, Reply
 from agent.forecast.gate.events import LookedUp, NodeSeen, PodGone, Release, SummarySeen, Tell
 from agent.forecast.gate.state import Count
 from agent.forecast.gate.values import Autoscaler, Gang, PublishedSummary
@@ -269,3 +272,20 @@ def test_a_pod_goes_where_it_fits_beside_pods_under_way_that_the_node_may_have_l
     for number, pod in enumerate((large, small, late)):
         node.see(pod.pod, 102.0 + number)
     assert [node.waits(each) for each in ("large", "small", "late")] == [False, False, True]
+
+
+def test_no_node_is_asked_ahead_while_pods_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer would be old before a pod needs it, and kube-scheduler needs the CPU for those under way."""
+    asks, asked = list[PodKind](), Books.asked
+
+    def counted(books: Books, kind: PodKind) -> Reply:
+        asks.append(kind)
+        return asked(books, kind)
+
+    monkeypatch.setattr(Books, "asked", counted)
+    cluster, found = Cluster("a", "b", "c"), list[int]()
+    assert cluster.where(gated("p", 1)) == {"p": "a"}
+    for events in ((), (PodGone("p"), LookedUp("p", gone=True))):
+        found.append(len(asks))
+        cluster.step(*events)
+    assert (*found, len(asks)) == (3, 3, 4)

@@ -171,7 +171,9 @@ class _Work:
             elif not self._alone(waiter):
                 stuck.append(waiter)
         self._tell(stuck)
-        self.again |= self.budget.left < 0 or self.state.views.fill(self.state.sites, self.beside)
+        # Answers for pods that may come: the nodes of pods under way change again before such a pod needs them.
+        ahead = not self.state.flights and self.state.views.fill(self.state.sites, self.beside)
+        self.again |= self.budget.left < 0 or ahead
 
     def _later(self, order: Sequence[Waiter]) -> set[PodKind]:
         """Return the kinds that this step leaves out: of more kinds than views are kept, the last ones take turns."""
