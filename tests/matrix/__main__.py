@@ -16,7 +16,7 @@ them with the agent's real process on a scratch tree (`tests/matrix`), and judge
 function: no container leaves its exclusive CPUs by the agent's hand, nobody gets CPUs that another holds, nothing is
 freed while its cgroup lives, what is told is true meanwhile, and in the end ledger, cgroups and annotations say the
 same. What a fault leaves to the agent is in order within ten of its looks at the node (five at most were seen). That
-the function notices is tested with agents that are broken on purpose (`test_judge_notices.py`).
+the function notices is tested with journals of each (`test_judge.py`).
 
 Fourteen pairs run on a real node, too (`tests/lab/test_pairs.py`).
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from agent.model.idset import CpuSet
@@ -199,7 +199,7 @@ def _less(node: Node) -> None:
     node.run("guest", cpu="500m")
     since = node.journal.file.stat().st_size
     if not node.hangs:
-        node.wait(lambda: not _strayed(node), lambda: f"CPUs to be kept: {_strayed(node)}", judging=True)
+        node.wait(lambda: not _strayed(node), lambda: f"CPUs to be kept: {_strayed(node)}")
         assert node.looks(since) <= MOST, f"CPUs were kept after {node.looks(since)} looks of the agent"
 
 
@@ -235,7 +235,7 @@ def _heard(node: Node) -> None:
     if "space/db" in node.kubelet.pods:
         node.ensure()
         ended = 'numalign_pods{state="ended"}'
-        node.wait(lambda: node.metric(ended), "the agent to know of a pod that left the API", judging=True)
+        node.wait(lambda: node.metric(ended), "the agent to know of a pod that left the API")
 
 
 def _resized(cpu: str) -> Work:
@@ -303,16 +303,14 @@ class Pair:
 
     Attributes:
         row, column: which.
-        broken: how the agent is broken on purpose (`tests.matrix.broken`), "" for not at all.
     """
 
     row: Fault
     column: Fault
-    broken: str = ""
 
     @property
     def name(self) -> str:
-        return f"{self.row.name} x {self.column.name}{f' with {self.broken}' if self.broken else ''}"
+        return f"{self.row.name} x {self.column.name}"
 
     @property
     def waits(self) -> bool:
@@ -330,5 +328,4 @@ def pairs() -> tuple[Pair, ...]:
 
 def named(name: str) -> Pair:
     """A pair by its name."""
-    text, _, broken = name.partition(" with ")
-    return replace(next(pair for pair in pairs() if pair.name == text), broken=broken)
+    return next(pair for pair in pairs() if pair.name == name)

@@ -32,7 +32,6 @@ from agent.kube.access import ApiAccess
 from agent.model.ledgerjson import MIXED
 from agent.observe import logs
 from agent.observe.logs import LOG
-from tests.matrix.broken import BREAKS
 from tests.matrix.journal import Journal, beside, install
 
 CHECKPOINT = "checkpoint.json"
@@ -47,8 +46,6 @@ def live(order: dict[str, Any]) -> int:
     install("agent")
     journal, steps = Journal(tree), Steps(tree)
     find_pod.FIND_WITHIN = order.get("find_within", FIND_WITHIN)  # type: ignore[attr-defined]  # imported there
-    if order["broken"]:
-        BREAKS[order["broken"]]()
     _hook_disk(beside(tree, "disk"), state)
     _hook_effects(journal, steps)
     account = Path(order["account"])

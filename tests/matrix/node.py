@@ -14,7 +14,6 @@ asked for is read from the API, the cgroups and the checkpoint.
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import shutil
 import tempfile
@@ -35,7 +34,7 @@ from agent.host.checkpoint import Checkpoint
 from agent.host.scratch import Scratch
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
-from tests import scraped
+from tests import patience, scraped
 from tests.matrix import judge as judging
 from tests.matrix.agents import Agent, Agents
 from tests.matrix.api_objects import Object, bound
@@ -59,8 +58,6 @@ SETTINGS: Mapping[str, Any] = {
 UIDS = uuid.UUID("a2f0d6f0-6a43-5f0a-9a52-6e756d616c69")
 LIMIT = 240.0
 """Seconds after which something that must come true counts as one that never does."""
-FEW = 12
-"""Looks of an agent that is broken on purpose, between which nothing happens, after which it does."""
 
 
 class Node:
@@ -74,17 +71,16 @@ class Node:
         nri, podresources: whether the node has such sockets at all.
         skew: seconds that the API server's clock is ahead of the node's.
         find_within: seconds that the API server has to name a pod that the runtime brings; None for the product's.
-        broken: how its agents are broken on purpose (`tests.matrix.broken`); what must come true has less time then.
     """
 
     def __init__(
         self, folder: Path, agents: Agents, *, machine: str = MACHINE,
         settings: Mapping[str, Any] | None = None,
-        nri: bool = True, podresources: bool = True, skew: float = 0.0, name: str = "n1", broken: str = "",
+        nri: bool = True, podresources: bool = True, skew: float = 0.0, name: str = "n1",
         find_within: float | None = None,
     ) -> None:  # fmt: skip
         install("test")
-        self.folder, self.name, self._agents, self._machine, self._broken = folder, name, agents, machine, broken
+        self.folder, self.name, self._agents, self._machine = folder, name, agents, machine
         self._find_within = find_within
         self._changes: dict[str, str] = {}
         self.environment: dict[str, str] = {}
@@ -138,7 +134,7 @@ class Node:
             "tree": str(self.tree.folder), "state": str(self.state), "config": str(self.config), "log": str(log),
             "machine": str(self._machine_file), "host": str(self.folder), "node": self.name,
             "server": self.api.server, "account": str(self.folder / "account"), "own_uid": _uid("agent"),
-            "broken": self._broken, "environment": self.environment,
+            "environment": self.environment,
             **({"find_within": self._find_within} if self._find_within else {}),
             "nri": str(self._sockets / "nri.sock") if self.runtime else "off",
             "podresources": str(self._sockets / "kubelet.sock") if self.devices else "off",
@@ -369,26 +365,17 @@ class Node:
 
     # ---- waiting and judging
 
-    def wait(
-        self, true: Callable[[], object], what: str | Callable[[], str], within: float = LIMIT, *,
-        judging: bool = False,
-    ) -> None:  # fmt: skip
+    def wait(self, true: Callable[[], object], what: str | Callable[[], str], within: float = LIMIT) -> None:
         """Until something is so; fails with the agent's log where it never is.
 
         Args:
             true: is it?
             what: in words, where it is not.
             within: seconds.
-            judging: it is of the judge's: an agent that is broken on purpose gets FEW looks for it.
         """
-        began, pause, at = time.monotonic(), 0.02, self.journal.file.stat().st_size
-        while not true():
-            waited = time.monotonic() - began
-            if waited > within or (judging and self._broken and self._still(at)):
-                text = what if isinstance(what, str) else what()
-                raise AssertionError(f"waited in vain for {text}\n{self.words()[-6000:]}")
-            time.sleep(pause)
-            pause = min(0.4, pause * 1.5)
+        patience.until(
+            true, lambda: f"{what() if callable(what) else what}\n{self.words()[-6000:]}", within=within, pause=0.05
+        )
 
     def turns(self, count: int = 3) -> None:
         """Until the agent has looked at the tree so many times more, or has ended; for a while where it hangs."""
@@ -431,7 +418,7 @@ class Node:
             return not why[0]
 
         try:
-            self.wait(agreed, "ledger = cgroup = annotation", within, judging=True)
+            self.wait(agreed, "ledger = cgroup = annotation", within)
         except AssertionError as error:
             raise AssertionError(f"never settled: {why[0]}\n{error}") from None
 
@@ -448,20 +435,6 @@ class Node:
         assert not found, "\n".join(found)
 
     # ---- the inside
-
-    def _still(self, at: int) -> bool:
-        """Whether nothing has happened for FEW looks, since the journal had this length: no set changed, no word."""
-        with self.journal.alone(), self.journal.file.open("rb") as file:  # or the last line might be half written
-            file.seek(at)
-            lines = [
-                json.loads(line) for line in file.read().splitlines()[1:][-4 * FEW :]
-            ]  # as the first may be: `at`
-        looks = 0
-        for line in reversed(lines):
-            looks += line["do"] == "looked"
-            if line["do"] != "looked" and (line.get("now") or "now" not in line):
-                break
-        return looks > FEW
 
     @property
     def _now(self) -> str:

@@ -63,7 +63,7 @@ def run(name: str) -> None:
     with in_memory.folder("pair-") as folder:
         home = folder / "node"
         home.mkdir()
-        with Node(home, Agents(), settings=settings, skew=skew, broken=pair.broken) as node:
+        with Node(home, Agents(), settings=settings, skew=skew) as node:
             try:
                 _live(node, pair)
             except AssertionError as error:
@@ -133,7 +133,7 @@ def _judged(node: Node, wrong: Callable[[], str], what: str, *, lost: bool) -> N
             looks, last = before, found
         return not found
 
-    node.wait(right, lambda: f"{what}: {last}", judging=True)
+    node.wait(right, lambda: f"{what}: {last}")
     assert looks <= MOST, f"{what}, after {looks} looks of the agent: {last}"
 
 
