@@ -16,8 +16,7 @@ from agent.model.machine import Machine
 from agent.model.outcome import Admitted, Refused
 from agent.model.podspec import pod_from
 from tests.flow.world import MemoryStore, World, container, manifest
-from tests.replay.odd import PLACE
-from tests.replay.odd_numbers import NUMBERS
+from tests.replay.odd import NUMBERS, PLACE, Odd
 from tests.world.nodes import managers_of
 
 SETTINGS: dict[str, Any] = {"kubeReserved": {"cpu": "1"}, "topologyManagerPolicy": "best-effort"}
@@ -42,7 +41,7 @@ def sets(world: World) -> dict[str, tuple[str, str]]:
 
 @pytest.mark.parametrize("first", [FIXED, KUBELET])
 @pytest.mark.parametrize("odd", [each for each in NUMBERS if each.name != WIDER], ids=lambda odd: odd.name)
-def test_another_compatibility_moves_no_container(odd: Any, first: str, tmp_path: Path) -> None:  # noqa: ANN401 - an Odd
+def test_another_compatibility_moves_no_container(odd: Odd, first: str, tmp_path: Path) -> None:
     """Exclusive, shared and confined pods keep their sets at a restart under the other answer."""
     machine, store = recorded(odd.name), MemoryStore()
     world = World(tmp_path, machine=machine, store=store, settings={**SETTINGS, "compatibility": first})
@@ -61,7 +60,7 @@ def test_another_compatibility_moves_no_container(odd: Any, first: str, tmp_path
 
 
 @pytest.mark.parametrize("odd", [each for each in NUMBERS if "numa" in each.name], ids=lambda odd: odd.name)
-def test_nodes_that_are_packages_are_never_written(odd: Any, tmp_path: Path) -> None:  # noqa: ANN401 - an Odd
+def test_nodes_that_are_packages_are_never_written(odd: Odd, tmp_path: Path) -> None:
     """Without NUMA the kernel has node 0 alone: no cgroup asks for another, whatever the kubelet calls a node."""
     machine = recorded(odd.name)
     world = World(tmp_path, machine=machine, settings={**SETTINGS, "compatibility": KUBELET})

@@ -14,9 +14,8 @@ from agent.model.rules import Minor
 from tests.parity.node import Scenario
 from tests.peers import PeerMissingError, readers
 from tests.peers.oracle import NoOracleError, answer, oracle
-from tests.replay.odd import ODD
-from tests.replay.odd_machine import Odd
-from tests.replay.test_kubelet_view import archive, unpacked
+from tests.replay.odd import ODD, Odd
+from tests.replay.test_kubelet_view import unpacked
 
 LEFT_OUT = {
     "no-numa-unknown",  # no mask of the kubelet can hold its node's number (defect D23)
@@ -59,10 +58,10 @@ def test_pods_get_from_a_tree_what_its_kubelet_gives_them(odd: Odd, tmp_path: Pa
     """The kubelet's managers, handed what cAdvisor reads, and numalign, handed the tree, give the same CPUs."""
     try:
         program = oracle()
-        told = readers.read(readers.reader(Minor.V1_36), [unpacked(archive(odd), tmp_path)])[0]
+        told = readers.read(readers.reader(Minor.V1_36), [unpacked(odd.recording, tmp_path)])[0]
     except (NoOracleError, PeerMissingError) as why:
         pytest.skip(str(why))
-    machine = open_machine(str(archive(odd)))
+    machine = open_machine(str(odd.recording))
     vectors = [
         {"family": "node", "id": f"{odd.name}-{number}", "input": given, "expected": {}}
         for number, given in enumerate(inputs(told["machine"]))

@@ -24,8 +24,7 @@ from agent.model.rules import Minor
 from tests.parity.machines import machine_of
 from tests.peers import PeerMissingError, readers
 from tests.reference import MACHINES, needs_machines
-from tests.replay.odd import ODD, PLACE
-from tests.replay.odd_machine import NODE, Odd
+from tests.replay.odd import ODD, Odd
 
 TOPOLOGY = ("all", "nodes", "sockets", "cores", "uncores", "core_of", "num_cpus", "num_sockets", "num_cores")
 
@@ -36,11 +35,6 @@ ONE_ROW = "offline-cpu0-node0"
 """A node with two distances, on a machine of one node: cAdvisor takes them, numalign leaves them out and says so."""
 
 FIRST_FORMAT = sorted(Path(__file__).with_name("machines").glob("*.tar.xz"))
-
-
-def archive(odd: Odd) -> Path:
-    """Where its recording lies."""
-    return PLACE / f"{odd.name}.tar.xz"
 
 
 def parts(machine: Machine) -> dict[str, Any]:
@@ -59,7 +53,7 @@ def parts(machine: Machine) -> dict[str, Any]:
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd.name)
 def test_the_view_is_the_machine_but_for_what_is_written_down(odd: Odd) -> None:
     """A kubelet sees the hardware's units, except for those that are written down by hand."""
-    machine = open_machine(str(archive(odd)))
+    machine = open_machine(str(odd.recording))
     view = kubelet_view(machine)
     assert parts(view) == {**parts(machine), **odd.seen}
     assert view.digest == machine.digest or odd.seen
@@ -87,7 +81,7 @@ def test_a_recording_of_the_first_format_is_taken_as_if_it_were_whole(recording:
 @pytest.mark.usefixtures("cadvisor")
 def test_cadvisor_finds_the_same_in_every_recorded_tree(tmp_path: Path) -> None:
     """The reader of each kubelet's cAdvisor gives the managers what numalign's view of the same tree has."""
-    folders = [unpacked(archive(odd), tmp_path) for odd in ODD]
+    folders = [unpacked(odd.recording, tmp_path) for odd in ODD]
     seen = [as_seen(kubelet_view(open_machine(str(folder)))) for folder in folders]
     for minor in readers.VERSIONS:
         for folder, ours, answer in zip(folders, seen, _asked(minor, folders), strict=True):
@@ -118,7 +112,7 @@ def test_cadvisor_finds_the_same_in_the_reference_folder(tmp_path: Path) -> None
 
 def common(folder: Path, parts: dict[str, Any]) -> dict[str, Any]:
     """What is compared: without NUMA, a single node keeps its memory here, and has none for cAdvisor (D23)."""
-    lone = len(parts["nodes"]) == 1 and not (folder / NODE).is_dir()
+    lone = len(parts["nodes"]) == 1 and not (folder / "sys/devices/system/node").is_dir()
     return {**parts, "memory": {}} if lone else parts
 
 
