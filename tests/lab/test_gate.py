@@ -20,20 +20,16 @@ import pytest
 
 from tests.lab import __main__ as command
 from tests.lab import procs
-from tests.lab.broken_promises import PROMISES
-from tests.lab.needs import PromiseError
 from tests.lab.places import ROOT
 from tests.lab.slices import BY_HAND, CORE, ENDS, LONGEST, SLICES
 
 WRONG = """
 import os, pathlib, time
 import pytest
-from tests.lab.broken_promises import PROMISES
-from tests.lab.needs import LabError
+from tests.lab.needs import LabError, PromiseError
 
-@pytest.mark.parametrize("promise", PROMISES)
-def test_kept(promise):
-    PROMISES[promise]()
+def test_promise():
+    raise PromiseError("pod p runs on CPUs 0-15")
 
 def test_guest():
     raise LabError("QEMU ended")
@@ -73,6 +69,7 @@ def test_last():
 """
 """Everything that can go wrong with a test, each in one of its own; the last but one takes pytest with it."""
 RED = {
+    "test_promise": "failed: tests.lab.needs.PromiseError: pod p runs on CPUs 0-15",
     "test_guest": "failed (the lab's own fault, by its words): tests.lab.needs.LabError: QEMU ended",
     "test_silence": "failed (the lab's own fault, by its words): TimeoutError: timed out",
     "test_skip": "skipped", "test_hang": "failed: Failed: Timeout", "test_end": "failed: AssertionError: left behind",
@@ -115,24 +112,14 @@ def run(folder: Path, text: str, *arguments: str, up: str = STANDS) -> tuple[int
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("promise", PROMISES)
-def test_a_broken_promise_is_an_assertion_that_fails(promise: str) -> None:
-    """None of them is the lab's own fault: each raises PromiseError, with words."""
-    with pytest.raises(PromiseError, match=r"\w"):
-        PROMISES[promise]()
-
-
 def test_whatever_does_not_pass_turns_the_run_red(folder: Path) -> None:
     """Through the command itself: 1, each told by name and reason; what a second try would pass is tried once."""
     code, said = run(folder, WRONG)
     assert code == 1, said
-    told = dict(re.findall(r"\nRED: \S+::test_(kept\[.*?\]|\S+) ([^\n]*)", said))
-    assert "good" not in told
-    for promise in PROMISES:
-        assert told.pop(f"kept[{promise}]").startswith("failed: tests.lab."), promise
-    assert told.keys() == {name.removeprefix("test_") for name in RED}, said
+    told = dict(re.findall(r"\nRED: \S+::(test_\S+) ([^\n]*)", said))
+    assert told.keys() == RED.keys(), said
     for name, words in RED.items():
-        assert told[name.removeprefix("test_")].startswith(words)
+        assert told[name].startswith(words)
     assert (folder / "tries").read_text() == "x"
 
 
