@@ -273,6 +273,21 @@ def test_every_test_of_a_slice_is_there() -> None:
     assert not [each for each in there if not any(each == name or each.startswith(f"{name}[") for name in names)]
 
 
+def test_all_of_the_lab_is_asked_for_by_no_part(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a name all parts are due; a name that no part has is a wrong argument."""
+    asked = Mock(return_value=0)
+    monkeypatch.setattr(command, "_all", asked)
+    monkeypatch.setattr(sys, "argv", ["lab", "all"])
+    assert command.main() == 0
+    asked.assert_called_once_with([])
+    monkeypatch.setattr(sys, "argv", ["lab", "all", "nothing"])
+    with pytest.raises(SystemExit, match="2"):
+        command.main()
+    assert "no part is called nothing; there are " in capsys.readouterr().err
+
+
 def test_of_two_commands_in_one_folder_the_later_one_runs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
