@@ -17,7 +17,6 @@ import signal
 import socket
 import ssl
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from functools import cached_property
@@ -259,18 +258,20 @@ class ControlPlane(Api):
 
     def wait_ready(self, seconds: float = 120) -> None:
         """Wait until /readyz answers ok; raises with the end of the log when it does not."""
-        deadline = time.monotonic() + seconds
-        while True:
-            try:
-                if self.call("GET", "/readyz", raw=True) == "ok":
-                    return
-            except (ApiError, OSError):
-                pass
-            process = self.processes["kube-apiserver"]
-            if process.poll() is not None or time.monotonic() > deadline:
-                log = (self.folder / "kube-apiserver.log").read_text()[-3000:]
-                raise AssertionError(f"kube-apiserver is not ready (exit {process.poll()}):\n{log}")
-            time.sleep(0.2)
+        process = self.processes["kube-apiserver"]
+
+        def answered() -> bool:
+            with contextlib.suppress(ApiError, OSError):  # not yet
+                return bool(self.call("GET", "/readyz", raw=True) == "ok")
+            return process.poll() is not None
+
+        def log() -> str:
+            return (
+                f"kube-apiserver (exit {process.poll()}):\n{(self.folder / 'kube-apiserver.log').read_text()[-3000:]}"
+            )
+
+        until(answered, log, within=seconds, pause=0.2)
+        assert process.poll() is None, log()
 
 
 def etcd_flags(folder: Path, port: int | str, peer_port: int | str) -> tuple[str, ...]:
@@ -298,21 +299,10 @@ def in_base64(path: Path) -> str:
     return base64.b64encode(path.read_bytes()).decode()
 
 
-_PLURALS = {
-    "Namespace": "namespaces", "Node": "nodes", "Pod": "pods", "ServiceAccount": "serviceaccounts",
-    "ConfigMap": "configmaps", "ResourceQuota": "resourcequotas", "ClusterRole": "clusterroles",
-    "ClusterRoleBinding": "clusterrolebindings",
-    "Role": "roles", "RoleBinding": "rolebindings", "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
-    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings", "PriorityClass": "priorityclasses",
-    "CustomResourceDefinition": "customresourcedefinitions", "DaemonSet": "daemonsets",
-    "PodDisruptionBudget": "poddisruptionbudgets", "Service": "services", "NetworkPolicy": "networkpolicies",
-    "NodeResourceTopology": "noderesourcetopologies", "Event": "events", "ReplicaSet": "replicasets",
-    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
-    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings", "RuntimeClass": "runtimeclasses",
-    "Deployment": "deployments", "Job": "jobs", "PodMonitor": "podmonitors", "PrometheusRule": "prometheusrules",
-    "DeviceClass": "deviceclasses", "ResourceClaim": "resourceclaims",
-    "ResourceClaimTemplate": "resourceclaimtemplates",
-}  # fmt: skip
+def plural(kind: str) -> str:
+    """A kind as paths name it: nodes, policies, classes."""
+    name = kind.lower()
+    return f"{name[:-1]}ies" if name.endswith("y") else f"{name}es" if name.endswith("s") else f"{name}s"
 
 
 def path_of(body: dict[str, Any]) -> str:
@@ -320,9 +310,7 @@ def path_of(body: dict[str, Any]) -> str:
     group = body["apiVersion"]
     base = "/api/v1" if group == "v1" else f"/apis/{group}"
     namespace = body["metadata"].get("namespace")
-    return (
-        f"{base}/namespaces/{namespace}/{_PLURALS[body['kind']]}" if namespace else f"{base}/{_PLURALS[body['kind']]}"
-    )
+    return f"{base}/namespaces/{namespace}/{plural(body['kind'])}" if namespace else f"{base}/{plural(body['kind'])}"
 
 
 def cpu_seconds(process: subprocess.Popen[bytes]) -> float:

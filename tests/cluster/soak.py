@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import random
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,62 +24,8 @@ from tests import patience, scraped
 from tests.cluster.control_plane import ApiError, ControlPlane
 from tests.cluster.nodes import Agent, Place
 from tests.cluster.objects import Object
-
-
-class Cuts:
-    """Listens on loopback and passes bytes on to a port of loopback."""
-
-    def __init__(self, to: int) -> None:
-        self._to, self._open = to, set[socket.socket]()
-        self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.server = f"https://127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def cut(self) -> int:
-        """End every connection; how many."""
-        with self._lock:
-            ends, self._open = self._open, set()
-        for each in ends:
-            with contextlib.suppress(OSError):  # the other end closed it meanwhile
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
-        return len(ends) // 2
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):  # the other end closed it meanwhile
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.cut()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
-            try:
-                far = socket.create_connection(("127.0.0.1", self._to), 5)
-            except OSError:
-                near.close()
-                continue
-            far.settimeout(None)
-            with self._lock:
-                self._open |= {near, far}
-            for one, other in ((near, far), (far, near)):
-                threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
-
-    def _pass(self, one: socket.socket, other: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # the other end closed it meanwhile
-            while data := one.recv(1 << 16):
-                other.sendall(data)
-        for each in (one, other):
-            with contextlib.suppress(OSError):  # the other end closed it meanwhile
-                each.shutdown(socket.SHUT_RDWR)
-            with self._lock:
-                self._open.discard(each)
-            each.close()
-
+from tests.lab import agreement
+from tools.bench.relay import Relay
 
 MACHINE = "synthetic:2 sockets x 2 nodes x 16 cores x 2 threads, 32G per node"
 ALIVE = 60
@@ -157,7 +102,7 @@ class Churn:
                 time.sleep(0.3)
 
 
-def faults(churn: Churn, cluster: ControlPlane, cuts: Cuts, pause: float) -> Iterator[Callable[[], None]]:
+def faults(churn: Churn, cluster: ControlPlane, relay: Relay, pause: float) -> Iterator[Callable[[], None]]:
     """One fault after the other, for ever."""
 
     def apiserver() -> None:
@@ -172,7 +117,7 @@ def faults(churn: Churn, cluster: ControlPlane, cuts: Cuts, pause: float) -> Ite
         cluster.kill("etcd", signal.SIGCONT)
 
     def connections() -> None:
-        cuts.cut()
+        relay.cut()
 
     while True:
         for fault in (connections, etcd, apiserver):
@@ -182,50 +127,36 @@ def faults(churn: Churn, cluster: ControlPlane, cuts: Cuts, pause: float) -> Ite
 
 def disagreements(place: Place) -> list[str]:
     """Where ledger, cgroups, annotations and API differ now; empty when they agree."""
-    found: list[str] = []
+    pods: list[Object] = place.cluster.call("GET", f"/api/v1/namespaces/{place.name}/pods")["items"]
     ledger = place.ledger()
-    items: list[Object] = place.cluster.call("GET", f"/api/v1/namespaces/{place.name}/pods")["items"]
-    pods = {each["metadata"]["uid"]: each for each in items if each["status"].get("phase") != "Succeeded"}
-    mine = {uid for uid, record in ledger.pods.items() if record.pod.namespace == place.name}
-    found += [f"{uid} is in the ledger and not in the API" for uid in sorted(mine - pods.keys())]
-    found += [f"{pods[uid]['metadata']['name']} is not in the ledger" for uid in sorted(pods.keys() - mine)]
-    taken = CpuSet()
-    for uid in sorted(mine & pods.keys()):
-        name, held = pods[uid]["metadata"]["name"], ledger.grant(uid, "c").cpus or CpuSet()
-        if held & taken:
-            found.append(f"{name} holds {held & taken}, which another one holds")
-        taken |= held
-        said = pods[uid]["metadata"].get("annotations", {}).get("numalign.io/cpus", "")
-        if said != str(held):
-            found.append(f'{name} holds "{held}" and carries "{said}"')
-    if taken & ledger.cpus.shared:
-        found.append(f"CPUs {taken & ledger.cpus.shared} are exclusive and shared")
-    seen = set()
-    for cgroup in place.cgroups.observe().cgroups:
-        if cgroup.level is Level.CONTAINER:
-            seen.add(cgroup.pod_uid)
-            allowed = ledger.grant(cgroup.pod_uid, "c").cpus or ledger.cpus.shared
-            if cgroup.effective_cpus != allowed:
-                found.append(f"{cgroup.pod_uid} runs on {cgroup.effective_cpus}, not on {allowed}")
-    found += [f"{uid} has no cgroup" for uid in sorted(pods.keys() - seen)]
-    return found
+    found = tuple(
+        agreement.Container(each.pod_uid, each.container_id, each.effective_cpus, each.effective_mems)
+        for each in place.cgroups.observe().cgroups
+        if each.level is Level.CONTAINER
+    )
+    seen, pool = agreement.Look(place.machine.online, ledger, found), ledger.cpus.shared
+    shared = (each for each in found if not ledger.grant(each.uid, "c").cpus)
+    return [
+        *agreement.disagreements(seen, pods, CpuSet(), space=place.name),
+        *(f"{each.uid} runs on {each.cpus}, not on {pool}" for each in shared if each.cpus != pool),
+    ]
 
 
 def soak(cluster: ControlPlane, folder: Path, pods: int, seconds: float, *, pause: float = 5.0) -> dict[str, Any]:
     """Run it; figures. Raises AssertionError where something does not agree in the end."""
-    cuts = Cuts(cluster.port)
     place = Place(cluster, "soak", folder, machine=MACHINE, keeps="2")
     churn = Churn(place)
     patches = 0.0
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
-        stack.callback(cuts.close)
-        agent = stack.enter_context(Agent(place, server=cuts.server))
+        relay = stack.enter_context(Relay(cluster.port))
+        server = f"https://127.0.0.1:{relay.port}"
+        agent = stack.enter_context(Agent(place, server=server))
         over, trouble = threading.Event(), list[BaseException]()
 
         def fail() -> None:
             try:
-                for fault in faults(churn, cluster, cuts, pause):
+                for fault in faults(churn, cluster, relay, pause):
                     if over.wait(max(pause, seconds / 15)):
                         return
                     fault()
@@ -241,7 +172,7 @@ def soak(cluster: ControlPlane, folder: Path, pods: int, seconds: float, *, paus
                 patches += agent.patches()
                 killed = True
                 agent.end(signal.SIGKILL)
-                dead, agent = agent, stack.enter_context(Agent(place, server=cuts.server))
+                dead, agent = agent, stack.enter_context(Agent(place, server=server))
                 dead.process = agent.process  # which is ended once, and whose exit code counts for both
             time.sleep(max(0.0, began + seconds * number / pods - time.monotonic()))
         over.set()

@@ -118,7 +118,9 @@ def ledger_of(data: bytes) -> tuple[Ledger | None, str]:
 # ---- one moment
 
 
-def disagreements(seen: Look, pods: Iterable[Object], reserved: CpuSet, *, told: bool = True) -> list[str]:
+def disagreements(
+    seen: Look, pods: Iterable[Object], reserved: CpuSet, *, told: bool = True, space: str = "default"
+) -> list[str]:
     """Everything that does not fit, a sentence each, in a fixed order; empty when all agree.
 
     Args:
@@ -126,13 +128,14 @@ def disagreements(seen: Look, pods: Iterable[Object], reserved: CpuSet, *, told:
         pods: the node's pods as the API has them, of all namespaces.
         reserved: CPUs that nobody may have for himself.
         told: annotations count (False while the API server is away).
+        space: the namespace whose pods are all in the ledger.
     """
     if seen.ledger is None:
         return [f"there is no ledger: {seen.why}"]
     bodies = {pod["metadata"]["uid"]: pod for pod in pods}
     return [
         *_books(seen.ledger, seen.online, reserved), *_crowded(seen, seen.ledger, bodies),
-        *_kernel(seen, seen.ledger, bodies), *_pods(seen, seen.ledger, bodies),
+        *_kernel(seen, seen.ledger, bodies), *_pods(seen, seen.ledger, bodies, space),
         *(_annotations(seen.ledger, bodies) if told else ()),
     ]  # fmt: skip
 
@@ -189,7 +192,7 @@ def _kernel(seen: Look, ledger: Ledger, bodies: Mapping[str, Object]) -> Iterato
                 yield f"thread {thread} of {who} may run on CPUs {cpus}, its cgroup on {container.cpus}"
 
 
-def _pods(seen: Look, ledger: Ledger, bodies: Mapping[str, Object]) -> Iterator[str]:
+def _pods(seen: Look, ledger: Ledger, bodies: Mapping[str, Object], space: str) -> Iterator[str]:
     """The ledger's pods against the API's, and against those that still have cgroups (safety.md S13)."""
     alive = {container.uid for container in seen.containers}
     for uid in sorted(ledger.pods):
@@ -198,8 +201,8 @@ def _pods(seen: Look, ledger: Ledger, bodies: Mapping[str, Object]) -> Iterator[
         elif uid in bodies and bodies[uid]["status"].get("phase") in ("Failed", "Succeeded") and uid not in alive:
             yield f"{pod_name(ledger, uid)} has ended and is still in the ledger"
     for uid, body in sorted(bodies.items()):
-        if body["metadata"]["namespace"] == "default" and _serves(body) and uid not in ledger.pods:
-            yield f"default/{body['metadata']['name']} runs and is not in the ledger"
+        if body["metadata"]["namespace"] == space and _serves(body) and uid not in ledger.pods:
+            yield f"{space}/{body['metadata']['name']} runs and is not in the ledger"
 
 
 def _annotations(ledger: Ledger, bodies: Mapping[str, Object]) -> Iterator[str]:

@@ -1,6 +1,7 @@
-"""A relay of TCP on loopback that counts: what passes through it is measured to the byte, TLS included.
+"""A relay of TCP on loopback that counts, and cuts: what passes through it is measured to the byte, TLS included.
 
-Used by `tools.bench.api`: only the agents connect through it, so that its counts are theirs and nobody else's.
+Used by `tools.bench.api`: only the agents connect through it, so that its counts are theirs and nobody else's. The
+soak of tests/cluster cuts an agent's connections by it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Relay:
     def __init__(self, target: int) -> None:
         self.port = 0
         self._target = target
-        self._sent = self._received = self._opened = self._open = 0
+        self._sent = self._received = self._opened = 0
+        self._ends: list[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = []
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over: asyncio.Event | None = None
@@ -58,7 +60,13 @@ class Relay:
     @property
     def traffic(self) -> Traffic:
         """The counts now."""
-        return Traffic(self._sent, self._received, self._opened, self._open)
+        return Traffic(self._sent, self._received, self._opened, len(self._ends))
+
+    def cut(self) -> None:
+        """End every connection."""
+        assert self._loop is not None
+        for end in [end for both in self._ends for end in both]:
+            self._loop.call_soon_threadsafe(end.transport.abort)
 
     async def _serve(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
@@ -75,11 +83,12 @@ class Relay:
             back.transport.abort()
             return
         self._opened += 1
-        self._open += 1
+        ends = (back, forth)
+        self._ends.append(ends)
         try:
             await asyncio.gather(self._pass(near, forth, up=True), self._pass(far, back, up=False))
         finally:
-            self._open -= 1
+            self._ends.remove(ends)
 
     async def _pass(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, *, up: bool) -> None:
         """One direction, until its end; then the other side is told."""
