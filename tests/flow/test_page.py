@@ -6,7 +6,6 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -216,9 +215,7 @@ def test_the_same_drawing_everywhere(served: Served, tmp_path: Path) -> None:
 
 def test_a_page_of_another_machine_has_its_name(tmp_path: Path) -> None:
     """With --root and no --node-name the heading is the machine's: this host is not what is shown."""
-    served = Served(tmp_path)
-    served._options = replace(served._options, named=False)
-    with served:
+    with Served(tmp_path, named=False) as served:
         assert get(served, "api/node")["node"] == "two-sockets"
 
 

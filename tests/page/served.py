@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from agent.app.page.server import Values
 from agent.app.page.values import PageInput
-from agent.app.standalone.build import StandaloneOptions, standalone_node
 from agent.core.machines.synthetic import parse_synthetic
 from agent.host.scratch import Scratch
 from agent.model.podspec import pod_from
 from agent.node.device_tracker import DeviceTracker
 from agent.node.state import State
 from tests import patience
+from tests.flow.serving import replaced, serving
 from tests.world.nodes import managers_of
 
 SETTINGS = {
@@ -50,39 +47,27 @@ class Served:
         folder: where manifests, configuration and state go; a second one on the same folder goes on from there.
         machine: as `--root` takes it.
         metrics: serve metrics, on a free port.
+        named: the node has a name of its own, beside the machine's.
         more: settings beside SETTINGS.
     """
 
-    def __init__(self, folder: Path, machine: str = "two-sockets", *, metrics: bool = False, **more: object) -> None:
+    def __init__(
+        self, folder: Path, machine: str = "two-sockets", *, metrics: bool = False, named: bool = True, **more: object
+    ) -> None:
         self.manifests, self.config, self.state = folder / "pods", folder / "config.yaml", folder / "state"
-        self.manifests.mkdir(exist_ok=True)
         self._settings = {**SETTINGS, **more}
         self.config.write_text(json.dumps(self._settings), "utf-8")
-        self._options = StandaloneOptions(
-            pods=self.manifests,
-            config=self.config,
-            state=self.state,
-            root=machine,
-            processes=False,
-            node_name="node-7",
+        self._serving = serving(
+            folder, config=self.config, root=machine, processes=False, node_name="node-7", named=named,
             metrics_address="127.0.0.1:0" if metrics else "",
-        )
-        self._closing = ExitStack()
-        self._run: threading.Thread | None = None
+        )  # fmt: skip
 
     def __enter__(self) -> Self:
-        self.node = node = self._closing.enter_context(standalone_node(self._options))
-        started = threading.Event()
-        self._run = run = threading.Thread(target=node.serve, args=(started.set,), name="agent")
-        run.start()
-        assert started.wait(patience.PATIENCE)
+        self.node = self._serving.__enter__().node
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.node.stop()
-        if self._run is not None:
-            self._run.join()
-        self._closing.close()
+        self._serving.__exit__(None, None, None)
 
     @property
     def url(self) -> str:
@@ -92,9 +77,7 @@ class Served:
         """Put manifests into the folder; done when all are decided."""
         for each in pods:
             file = self.manifests / f"{each['metadata']['namespace']}-{each['metadata']['name']}.json"
-            part = file.with_suffix(".part")
-            part.write_text(json.dumps(each), "utf-8")
-            part.rename(file)
+            replaced(file, json.dumps(each))
         names = {f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in pods}
         self.wait(names)
 
@@ -106,21 +89,17 @@ class Served:
         (self.manifests / f"{namespace}-{name}.json").unlink()
 
     def configure(self, **more: object) -> None:
-        part = self.config.with_suffix(".part")
-        part.write_text(json.dumps({**self._settings, **more}), "utf-8")
-        part.rename(self.config)
+        replaced(self.config, json.dumps({**self._settings, **more}))
 
     def write(self, name: str, file: str, value: str) -> None:
         """Somebody else writes to the cgroup of a pod's container, once that is there."""
         uid = next(uid for uid, known in self.node.engine.snapshot.pods.items() if known.pod.name == name)
-        root, end = self.state / "cgroup", time.monotonic() + patience.PATIENCE
-        while True:
-            cgroups = self.node.cgroups.observe().cgroups
-            found = [each for each in cgroups if each.pod_uid == uid and each.container_id and each.cpus]
-            if found:
-                return Scratch(root).kernel.write(str(root), found[0].path, file, value)
-            assert time.monotonic() < end, "no container"
-            time.sleep(0.05)
+
+        def path() -> str:
+            found = (each for each in self.node.cgroups.observe().cgroups if each.pod_uid == uid)
+            return next((each.path for each in found if each.container_id and each.cpus), "")
+
+        Scratch(self.state / "cgroup").kernel_write(patience.until(path, "a container"), file, value)
 
 
 @dataclass
