@@ -64,7 +64,11 @@ def packages_of(names: Iterable[str]) -> list[str]:
     return [*dict.fromkeys(package for each in names for package in PROGRAMS.get(each, "").split())]
 
 
-class ProgramMissingError(Exception):
+class MissingError(Exception):
+    """Something that a test needs is not here; the text says what, and how to get it."""
+
+
+class ProgramMissingError(MissingError):
     """A program is not here."""
 
     def __init__(self, name: str) -> None:

@@ -18,9 +18,10 @@ from agent.model.machine import PCI_ADDRESS
 from tests.guests import contract, kernels
 from tests.guests.boot import GuestError, Sent, boot
 from tests.guests.kernels import kernel
-from tests.guests.needs import MissingError, initramfs, program
+from tests.guests.needs import QEMU, initramfs
 from tests.guests.shapes import BY_NAME, SHAPES, Shape
 from tests.guests.truth import KIB, truth
+from tests.programs import MissingError, need
 
 PLACE = Path(__file__).resolve().parents[1] / "replay" / "machines"
 HEADER = 64
@@ -56,7 +57,7 @@ def main() -> int:
 
 def _record(shapes: list[Shape]) -> int:
     try:
-        qemu, image = program("qemu-system-x86_64", "qemu-system-x86"), kernel()
+        qemu, image = need(QEMU), kernel()
         initramfs()
     except MissingError as error:
         print(f"cannot record: {error}", file=sys.stderr)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.guests.kernels import kernel
-from tests.guests.needs import QEMU, initramfs, program
+from tests.guests.needs import QEMU, initramfs
 from tests.guests.shapes import Shape
+from tests.programs import need
 
 STILL = 60
 """Seconds without a new byte from a guest after which it is given up."""
@@ -86,9 +87,7 @@ def _run(shape: Shape, told: tuple[str, ...], folder: Path, still: float) -> Non
     ports = (part for file in ("console", "sent") for part in ("-serial", f"file:{folder / file}"))
     files = ("-initrd", str(folder / "initrd"))
     with (folder / "said").open("w") as said:
-        qemu = subprocess.Popen(
-            [program(QEMU, "qemu-system-x86"), *COMMON, *ports, *files, *told], stdout=said, stderr=said
-        )
+        qemu = subprocess.Popen([need(QEMU), *COMMON, *ports, *files, *told], stdout=said, stderr=said)
         try:
             _wait(qemu, folder, still)
         finally:

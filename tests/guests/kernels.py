@@ -13,7 +13,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.guests.needs import APT, DPKG, KERNEL, META, MissingError, cache, program, run
+from tests.guests.needs import APT, DPKG, KERNEL, META, cache, run
+from tests.programs import MissingError, need
 from tools.image.debs import LIVE
 
 OWN, NEWEST = "6.1", "newest"
@@ -54,8 +55,7 @@ def release(image: Path) -> str:
 
 def fetch(name: str) -> Path:
     """Download a kernel, unless this very version is kept; raises MissingError."""
-    apt, dpkg = program(APT, "apt"), program(DPKG, "dpkg")
-    program("apt-cache", "apt")
+    apt, dpkg, _ = map(need, (APT, DPKG, "apt-cache"))
     with tempfile.TemporaryDirectory(prefix="numalign-kernel-") as folder:
         private = _private(Path(folder), SUITES[name])
         run([apt, *private, "update", "-qq"])

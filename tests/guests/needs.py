@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import os
-import shutil
 import stat
 import struct
 import subprocess
 from pathlib import Path
+
+from tests.programs import MissingError, need
 
 QEMU, BUSYBOX, APT, DPKG = "qemu-system-x86_64", "busybox", "apt-get", "dpkg-deb"
 META = "linux-image-cloud-amd64"
@@ -19,10 +20,6 @@ INIT = Path(__file__).with_name("init.sh")
 _ELF_INTERPRETER = 3
 
 
-class MissingError(Exception):
-    """Something is not there; the text says what and how to get it."""
-
-
 def cache() -> Path:
     """Where kernels are kept, outside the work tree."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -31,17 +28,9 @@ def cache() -> Path:
     return place
 
 
-def program(name: str, package: str) -> str:
-    """The path of a program; raises MissingError naming the package that has it."""
-    found = shutil.which(name)
-    if not found:
-        raise MissingError(f"{name} is not there: apt-get install {package}")
-    return found
-
-
 def static_busybox() -> bytes:
     """The program that runs alone in a guest; raises MissingError where this one cannot."""
-    busybox = Path(program(BUSYBOX, "busybox-static")).read_bytes()
+    busybox = Path(need(BUSYBOX)).read_bytes()
     if _is_dynamic(busybox):
         raise MissingError("busybox is linked dynamically and cannot run alone: apt-get install busybox-static")
     return busybox

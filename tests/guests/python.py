@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
-from tests.guests.needs import BUSYBOX, entry, program, static_busybox
+from tests.guests.needs import BUSYBOX, entry, static_busybox
+from tests.programs import need
 
 ROOTS = (
     "pytest", "pytest-timeout", "asyncinotify", "click", "PyYAML", "prometheus_client", "protobuf",
@@ -37,7 +38,7 @@ _LIBRARY = re.compile(r"=> (/\S+)|^\s*(/\S+)", re.MULTILINE)
 
 def archive(init: bytes, *, checkout: Path = CHECKOUT, more: Mapping[str, Path] | None = None) -> bytes:
     """Make an archive, not compressed: a guest without a processor of its own takes longer to unpack than to read."""
-    files = {"/bin/busybox": Path(program(BUSYBOX, "busybox-static")), **_python(), **_packages(), **(more or {})}
+    files = {"/bin/busybox": Path(need(BUSYBOX)), **_python(), **_packages(), **(more or {})}
     for folder in ("agent", "tests/contract"):
         files |= {f"{PLACE}/{each.relative_to(checkout)}": each for each in _sources(checkout / folder)}
     for file in MODULES:

@@ -20,7 +20,7 @@ from tests.contract.trees import ScratchTree
 from tests.guests import contract, kernels
 from tests.guests.boot import boot
 from tests.guests.kernels import kernel
-from tests.guests.needs import MissingError, initramfs, program
+from tests.guests.needs import QEMU, initramfs
 from tests.guests.operations import NONE, answers
 from tests.guests.shapes import ARM, BY_NAME, SHAPES
 from tests.guests.truth import truth
@@ -29,9 +29,9 @@ from tests.guests.truth import truth
 def missing() -> str:
     """What a guest would need and is not installed; "" when all is there. Downloads nothing."""
     try:
-        program("qemu-system-x86_64", "qemu-system-x86")
+        programs.need(QEMU)
         initramfs()
-    except MissingError as error:
+    except programs.MissingError as error:
         return str(error)
     return ""
 
@@ -171,7 +171,7 @@ def test_a_guest_boots_and_is_what_qemu_was_told(tmp_path: Path) -> None:
     """The smallest guest, booted now: discovery of what it sends equals its arguments."""
     try:
         kernel()
-    except MissingError as error:
+    except programs.MissingError as error:
         pytest.skip(str(error))
     sent = boot(BY_NAME["guest-holes"])
     place = tmp_path / "sent.tar.gz"

