@@ -14,7 +14,7 @@ import click
 
 from tests.kubeletconfig import page as pages
 from tests.kubeletconfig import recorded
-from tests.kubeletconfig.asking import alike, compared, kubelet, pattern, smallest
+from tests.kubeletconfig.asking import alike, compared, kubelet, pattern
 from tests.kubeletconfig.compare import NOT_ASKED, Difference
 from tests.kubeletconfig.grammar import File, Grammar
 from tests.kubeletconfig.intended import TABLE, meant
@@ -91,7 +91,7 @@ def build(minors: tuple[int, ...]) -> None:
 @click.option("--seed", default=1, show_default=True)
 @click.option("--given", type=click.Path(path_type=Path, exists=True), multiple=True, help="More files to ask.")
 def compare(minors: tuple[int, ...], count: int, seed: int, given: tuple[Path, ...]) -> None:
-    """Print every difference that is not intended, with the smallest file of its kind.
+    """Print every difference that is not intended, with the smallest of its files.
 
     Asked are the files of tools and distributions, every odd value by itself, and files of a grammar.
 
@@ -139,7 +139,7 @@ def _compared(minor: int, count: int, seed: int, given: tuple[Path, ...]) -> int
                     kinds.setdefault(alike(found), []).append(found)
         click.echo(f"== kubelet 1.{minor}: {len(kinds)} kinds of differences that are not intended")
         for found_kind in sorted(kinds.values(), key=len, reverse=True):
-            _show(smallest(theirs, min(found_kind, key=lambda each: len(each.file.text))), len(found_kind))
+            _show(min(found_kind, key=lambda each: len(each.file.text)), len(found_kind))
     return len(kinds)
 
 

@@ -1,4 +1,4 @@
-"""The kubelet and numalign asked the same: all differences of many files, and the smallest file of each kind."""
+"""The kubelet and numalign asked the same: all differences on a file, and of which kind each is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -68,21 +68,6 @@ def compared(theirs: Callable[[File], dict[str, Any]], minor: int, file: File) -
         ]
 
 
-def smallest(asked: Kubelet, found: Difference) -> Difference:
-    """The same difference on fewer lines: as long as a line, or an entry of a mapping, can go."""
-    best, again = found, True
-    while again:
-        again = False
-        for text in _smaller(best.file.text):
-            for each in compared(asked.answer, asked.minor, File(text, best.file.machine)):
-                if alike(each) == alike(found):
-                    best, again = each, True
-                    break
-            if again:
-                break
-    return best
-
-
 def alike(found: Difference) -> tuple[str, ...]:
     """What two differences of one kind have in common."""
     said = (pattern(found.kubelet), pattern(found.numalign)) if found.what == ACCEPTED else ()
@@ -94,18 +79,4 @@ def pattern(text: str) -> str:
     return _VARIES.sub("…", text.partition("\n")[0])
 
 
-_POLICY = re.compile(r"(?:cpu|memory|topology)Manager(?:Policy|Scope): ")
 _VARIES = re.compile(r"line \d+|column \d+|\d+|\"[^\"]*\"|'[^']*'|/\S+|\{[^}]*\}")
-
-
-def _smaller(text: str) -> Iterable[str]:
-    lines = text.splitlines(keepends=True)
-    for at, line in enumerate(lines):
-        if not _POLICY.match(line):  # without it, defaults would be compared
-            yield "".join(lines[:at] + lines[at + 1 :])
-    for at, line in enumerate(lines):
-        name, colon, value = line.partition(": {")
-        parts = value.rstrip().removesuffix("}").split(", ")
-        for gone in range(len(parts) if colon and len(parts) > 1 else 0):
-            kept = ", ".join(parts[:gone] + parts[gone + 1 :])
-            yield "".join([*lines[:at], f"{name}: {{{kept}}}\n", *lines[at + 1 :]])

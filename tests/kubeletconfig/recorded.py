@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,33 +33,15 @@ class Recorded:
 def read() -> Iterator[Recorded]:
     """All of them."""
     with gzip.open(PLACE, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            found = json.loads(line)
-            answers = {
-                minor: found["answers"][place] for minor, place in zip(found["minors"], found["of"], strict=True)
-            }
+        for found in map(json.loads, lines):
+            answers = {int(minor): answer for minor, answer in found["answers"].items()}
             yield Recorded(File(found["text"], found["machine"]), answers)
 
 
-def write(found: list[Recorded]) -> None:
-    """Keep these; equal answers are kept once, and the same answers give the same file.
-
-    A file on which a kubelet crashes is not kept.
-    """
-    lines = []
-    for each in found:
-        if any(answer.get("stage") == CRASHED for answer in each.answers.values()):
-            continue
-        answers: list[Mapping[str, Any]] = []
-        of = []
-        for answer in each.answers.values():
-            if answer not in answers:
-                answers.append(answer)
-            of.append(answers.index(answer))
-        row = {
-            "text": each.file.text, "machine": each.file.machine, "minors": list(each.answers), "of": of,
-            "answers": answers,
-        }  # fmt: skip
-        lines.append(json.dumps(row, sort_keys=True))
+def write(found: Iterable[Recorded]) -> None:
+    """Keep these, but for a file on which a kubelet crashes; the same answers give the same bytes."""
+    kept = (each for each in found if CRASHED not in {answer.get("stage") for answer in each.answers.values()})
     with PLACE.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as file:
-        file.write(("\n".join(lines) + "\n").encode())
+        for each in kept:
+            row = {"text": each.file.text, "machine": each.file.machine, "answers": each.answers}
+            file.write(json.dumps(row, sort_keys=True).encode() + b"\n")

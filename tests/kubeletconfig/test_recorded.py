@@ -78,7 +78,7 @@ def test_the_page_has_the_table() -> None:
 
 
 def test_what_is_recorded_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal answers are kept once; each minor gets its own; a file that ends a kubelet is not kept."""
+    """Each minor gets its own answer; a file that ends a kubelet is not kept."""
     monkeypatch.setattr(recorded, "PLACE", tmp_path / "answers.jsonl.gz")
     given = Recorded(
         File("a: b\n", "one node"), {34: {"accepted": True}, 35: {"accepted": True}, 36: {"accepted": False}}
