@@ -102,7 +102,7 @@ def _nest(archive: Path, folder: Path) -> tuple[Nest, Path]:
         told = json.loads(archive.with_name(archive.name.replace(".tar.xz", ".json")).read_text(encoding="utf-8"))
         for address, header in told["config"].items():
             (root / "sys/bus/pci/devices" / address / "config").write_bytes(bytes.fromhex(header))
-    write(folder / "hwloc.xml", version=2, root=root)
+    write(folder / "hwloc.xml", root, version=2)
     return Nest(folder / "hwloc.xml"), root
 
 

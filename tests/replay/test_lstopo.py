@@ -1,6 +1,6 @@
 """Machines from lstopo's XML: the same as from a description, the same as from sysfs, and never a crash.
 
-The fixtures were written by lstopo 2.9.0 itself (tests.replay.lstopo_shapes), in the formats of hwloc 1 and 2.
+The fixtures were written by lstopo 2.9.0 itself, in the formats of hwloc 1 and 2.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ def test_a_shape_is_what_its_description_says(shape: str, version: int) -> None:
     """CPUs, cores, packages, nodes, L3 caches and memory are those of our own description of the same machine."""
     machine = open_machine(str(FOLDER / f"{shape}.v{version}.xml"))
     check_machine(machine)
-    want = facts(parse_synthetic(SHAPES[shape][1]))
+    want = facts(parse_synthetic(SHAPES[shape]))
     got = facts(machine)
     for key in ("cpus", "cores", "packages", "l3", "numa", "offline", "pci", "kinds"):
         assert got[key] == want[key], key
     if version == 2:  # format 1 knows no dies
         assert got["dies"] == want["dies"]
     assert {cpu.id: cpu.node for cpu in machine.cpus} == {
-        cpu.id: cpu.node for cpu in parse_synthetic(SHAPES[shape][1]).cpus
+        cpu.id: cpu.node for cpu in parse_synthetic(SHAPES[shape]).cpus
     }
     assert machine.name == f"{shape}.v{version}"
 
@@ -101,7 +101,7 @@ def test_every_recorded_machine_is_what_its_sysfs_says(archive: Path, tmp_path: 
     root = next(path.parent for depth in ("sys", "*/sys", "*/*/sys") for path in sorted(tmp_path.glob(depth)))
     for version in (1, 2):
         target = tmp_path / f"{version}.xml"
-        write(target, version=version, root=root)
+        write(target, root, version=version)
         machine = open_machine(str(target))
         check_machine(machine)
         got = facts(machine)
