@@ -8,23 +8,21 @@ The files are cached beside the tools, keyed by version and by this module's tex
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.peers import tools
+from tests.peers import making, tools
 from tools.chart.kubernetes import OPERATOR
 
 LOCATION = "{{ .ResourceKind }}{{ .KindSuffix }}.json"
 MODULES = {"1.32.0": "v1.32.13", "1.34.0": "v1.34.4", "1.37.2": "v1.37.2", "1.38.0-beta.0": "v1.38.0-beta.0"}
 """Version that is asked for -> of k8s.io/kubernetes."""
+_ALL = "_definitions.json"
 _CRDS = ("podmonitors", "prometheusrules")
 Json = dict[str, Any]
 
@@ -33,22 +31,16 @@ def folder(version: str) -> Path:
     """Made once; raises PeerMissingError."""
     digest = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
     target = tools.TOOLS.parent / "schemas" / f"{MODULES[version]}-{digest}"
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        spare = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-        swagger = tools.module("k8s.io/kubernetes", MODULES[version]) / "api/openapi-spec/swagger.json"
-        for name, found in _kinds(json.loads(swagger.read_text("utf-8"))["definitions"]):
-            (spare / name).write_text(json.dumps(found), "utf-8")
-        for crd in monitoring():
-            kind = crd["spec"]["names"]["kind"].lower()
-            schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-            (spare / f"{kind}-monitoring-v1.json").write_text(json.dumps(_strict(schema)), "utf-8")
-        try:
-            spare.rename(target)
-        except OSError as error:
-            shutil.rmtree(spare)
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # that is: another run made it meanwhile
-                raise
+    with making(target / "ready") as part:
+        if part:
+            swagger = tools.module("k8s.io/kubernetes", MODULES[version]) / "api/openapi-spec/swagger.json"
+            for name, found in _kinds(json.loads(swagger.read_text("utf-8"))["definitions"]):
+                (target / name).write_text(json.dumps(found), "utf-8")
+            for crd in monitoring():
+                kind = crd["spec"]["names"]["kind"].lower()
+                schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+                (target / f"{kind}-monitoring-v1.json").write_text(json.dumps(_strict(schema)), "utf-8")
+            part.touch()
     return target
 
 
@@ -60,16 +52,16 @@ def monitoring() -> tuple[Json, ...]:
 
 
 def _kinds(definitions: Json) -> Iterator[tuple[str, Json]]:
-    """File name and schema of every kind, with the definitions that it needs."""
+    """File name and schema of every kind, and the file with all definitions that they refer to."""
     strict = {name: _strict(found) for name, found in definitions.items()}
     strict["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] = {"type": ["string", "integer"]}
     strict["io.k8s.apimachinery.pkg.api.resource.Quantity"] = {"type": ["string", "number"]}
+    yield _ALL, {"definitions": strict}
     for name, found in definitions.items():
         for each in found.get("x-kubernetes-group-version-kind", ()):
             group = each["group"].split(".")[0]
             file = "-".join(part for part in (each["kind"].lower(), group, each["version"]) if part)
-            needed = {key: strict[key] for key in sorted(_reached(strict, name))}
-            yield f"{file}.json", {"$ref": f"#/definitions/{name}", "definitions": needed}
+            yield f"{file}.json", {"$ref": f"{_ALL}#/definitions/{name}"}
 
 
 def _strict(schema: Any) -> Any:  # noqa: ANN401 - JSON
@@ -87,26 +79,3 @@ def _strict(schema: Any) -> Any:  # noqa: ANN401 - JSON
     if schema.get("x-kubernetes-int-or-string"):
         found.pop("type", None)
     return found
-
-
-def _reached(definitions: Json, start: str) -> set[str]:
-    """The definitions that one refers to, itself included."""
-    reached: set[str] = set()
-    todo = [start]
-    while todo:
-        name = todo.pop()
-        if name not in reached:
-            reached.add(name)
-            todo += _references(definitions[name])
-    return reached
-
-
-def _references(schema: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
-    if isinstance(schema, dict):
-        if isinstance(schema.get("$ref"), str):
-            yield schema["$ref"].removeprefix("#/definitions/")
-        for value in schema.values():
-            yield from _references(value)
-    elif isinstance(schema, list):
-        for value in schema:
-            yield from _references(value)
