@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -216,45 +216,31 @@ def v2_root() -> str:
     return ""
 
 
-def why_not_real_v2() -> str:
-    """Why the unified hierarchy cannot be used here, "" where it can."""
+def obstacles(version: int) -> Iterator[str]:
+    """Why a hierarchy of this machine cannot be used here: the first one counts, those after it may not be asked."""
     if os.geteuid() != 0:
-        return "the real hierarchy is written by root only"
-    root = v2_root()
-    if not root:
-        return f"this machine mounts no cgroup v2 at {REAL_ROOT}"
-    handed = Path(root, "cgroup.subtree_control").read_text("ascii").split()
-    if not {"cpuset", "cpu"} <= set(handed):
-        return f"{root}/cgroup.subtree_control does not hand on cpuset and cpu, only: {' '.join(handed) or 'nothing'}"
-    if os.statvfs(root).f_flag & 1:
-        return f"{root} is read-only here"
-    own = Path(root, "cpuset.cpus.effective")
+        yield "the real hierarchy is written by root only"
+    mounts = [Path(REAL_ROOT, name) for name in ("cpuset", "cpu")] if version == 1 else [Path(v2_root() or REAL_ROOT)]
+    for mount in mounts:
+        if not (mount / ("cgroup.procs" if version == 1 else "cgroup.controllers")).is_file():
+            yield f"this machine mounts no cgroup v{version} hierarchy at {mount}"
+        if os.statvfs(mount).f_flag & os.ST_RDONLY:
+            yield f"{mount} is read-only here"
+    handed = (
+        {"cpuset", "cpu"} if version == 1 else {*(mounts[0] / "cgroup.subtree_control").read_text("ascii").split()}
+    )
+    if not {"cpuset", "cpu"} <= handed:
+        yield f"{mounts[0]}/cgroup.subtree_control does not hand on cpuset and cpu"
+    own = mounts[0] / ("cpuset.cpus" if version == 1 else "cpuset.cpus.effective")
     if own.exists() and not CpuSet.of(FIRST, SECOND).issubset(CpuSet.parse(own.read_text("ascii"))):
-        return "CPUs 0 and 1 are not both online"
-    return ""
-
-
-def why_not_real() -> str:
-    """Why the real v1 hierarchy cannot be used here, "" where it can."""
-    if os.geteuid() != 0:
-        return "the real hierarchy is written by root only"
-    for hierarchy in ("cpuset", "cpu"):
-        if not Path(REAL_ROOT, hierarchy, "cgroup.procs").is_file():
-            return f"this machine mounts no cgroup v1 hierarchy at {REAL_ROOT}/{hierarchy}"
-        if not os.access(f"{REAL_ROOT}/{hierarchy}", os.W_OK) or os.statvfs(f"{REAL_ROOT}/{hierarchy}").f_flag & 1:
-            return f"{REAL_ROOT}/{hierarchy} is read-only here"
-    if not CpuSet.of(FIRST, SECOND).issubset(
-        CpuSet.parse(Path(REAL_ROOT, "cpuset", "cpuset.cpus").read_text("utf-8"))
-    ):
-        return "CPUs 0 and 1 are not both online"
-    return ""
+        yield "CPUs 0 and 1 are not both online"
 
 
 ALL = [
     *("scratch-v1", "scratch-v2", "scratch-v2-linux7"),
     *(
         pytest.param(name, id=name, marks=[pytest.mark.root_cgroup, pytest.mark.skipif(bool(why), reason=why or "-")])
-        for name, why in (("real-v1", why_not_real()), ("real-v2", why_not_real_v2()))
+        for name, why in ((f"real-v{version}", next(obstacles(version), "")) for version in (1, 2))
     ),
 ]
 
