@@ -82,29 +82,33 @@ def shared(node: Node) -> str:
     return str(ledger.cpus.shared) if ledger else ""
 
 
+def tree(node: Node, *more: str) -> dict[str, dict[str, str]]:
+    """Cgroup path -> file -> text, of FILES and more, of everything below the kubelet's root but monitors."""
+    version = node.plan.cgroups
+    names = " ".join(f"--include={name}" for name in (*FILES[version], *more))
+    found: dict[str, dict[str, str]] = {}
+    for line in node.run(f"cd {TREE[version]} && grep -rsH '' {names} kubepods*; true").splitlines():
+        path, _, text = line.partition(":")
+        folder, _, file = path.rpartition("/")
+        if MONITOR not in folder:
+            found.setdefault(folder, {})[file] = text
+    return found
+
+
 def kernel(node: Node, pods: Iterable[dict[str, Any]]) -> Books:
     """Effective sets of every running container of pods."""
-    cpus_file, mems_file = FILES[node.plan.cgroups]
-    told = node.run(
-        f"cd {TREE[node.plan.cgroups]} && find kubepods* \\( -name {cpus_file} -o -name {mems_file} \\) "
-        "-exec grep -H . {} + ; true"
-    )
-    by_id: dict[str, dict[str, str]] = {}
-    for line in told.splitlines():
-        path, _, value = line.partition(":")
-        folder, _, file = path.rpartition("/")
-        found = re.search(r"([0-9a-f]{64})(\.scope)?$", folder)
-        if found and MONITOR not in folder:
-            by_id.setdefault(found[1], {})[file] = value
+    by_id = {
+        name[1]: [files.get(file, "") for file in FILES[node.plan.cgroups]]
+        for folder, files in tree(node).items()
+        if (name := re.search(r"([0-9a-f]{64})(\.scope)?$", folder))
+    }
     sets: Books = {}
     for pod in pods:
         status = pod["status"]
         for each in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
-            files = by_id.get(str(each.get("containerID", "")).rpartition("/")[2])
-            if files:
-                sets.setdefault(pod["metadata"]["uid"], {})[each["name"]] = Sets(
-                    files.get(cpus_file, ""), files.get(mems_file, "")
-                )
+            found = by_id.get(str(each.get("containerID", "")).rpartition("/")[2])
+            if found:
+                sets.setdefault(pod["metadata"]["uid"], {})[each["name"]] = Sets(*found)
     return sets
 
 

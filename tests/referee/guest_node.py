@@ -214,17 +214,7 @@ class GuestNode:
         return None if self.node.plan.cgroups == 1 else files.get(QUOTA, "").removesuffix(PERIOD)
 
     def _tree(self) -> dict[str, dict[str, str]]:
-        """Cgroup path -> file -> text, of everything below the kubelet's root."""
-        version = self.node.plan.cgroups
-        names = " ".join(f"--include={name}" for name in (*reading.FILES[version], OWN_MEMS, QUOTA))
-        told = self.node.run(f"cd {reading.TREE[version]} && grep -rsH '' {names} kubepods*; true")
-        tree: dict[str, dict[str, str]] = {}
-        for line in told.splitlines():
-            path, _, text = line.partition(":")
-            folder, _, file = path.rpartition("/")
-            if reading.MONITOR not in folder:
-                tree.setdefault(folder, {})[file] = text
-        return tree
+        return reading.tree(self.node, OWN_MEMS, QUOTA)
 
 
 def _condition(pod: Object) -> dict[str, Any] | None:
