@@ -12,12 +12,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.peers import CACHE, HERE, KUBERNETES, PeerMissingError, built, go, kube, tools, unserved
+from tests.peers import CACHE, HERE, KUBERNETES, built, kube, tools, unserved
 
 OWN = int(KUBERNETES.split(".")[1])
 """The minor of the lab's own control plane, whose kubelet is a part of the same program (`tests.peers.kube`)."""
@@ -99,15 +98,6 @@ def module_of(version: str) -> dict[str, str]:
 
 def read(text: str) -> dict[str, Any]:
     """A go.mod as Go itself tells it."""
-    program = go.find()
-    if program is None:
-        raise PeerMissingError("kubelets are built by Go, and there is none on this machine")
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "go.mod").write_text(text)
-        told = subprocess.run(
-            [program, "mod", "edit", "-json"], cwd=folder, capture_output=True, text=True, check=False
-        )  # fmt: skip
-    if told.returncode:
-        raise PeerMissingError(f"a release's go.mod cannot be read: {told.stderr[-500:]}")
-    found: dict[str, Any] = json.loads(told.stdout)
-    return found
+        return tools.of_go("a release's go.mod", "mod", "edit", "-json", folder=folder)

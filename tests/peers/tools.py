@@ -22,6 +22,7 @@ import sys
 import tempfile
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tests.peers import CACHE, SECONDS, PeerMissingError, build, compiled, go, making
 
@@ -76,17 +77,22 @@ def cyclonedx() -> Path:
 
 def module(path: str, version: str) -> Path:
     """The folder of a Go module's source, for the data that it has; raises PeerMissingError."""
+    return Path(of_go(f"{path} {version}", "mod", "download", "-json", f"{path}@{version}")["Dir"])
+
+
+def of_go(what: str, *arguments: str, folder: str = "/") -> dict[str, Any]:
+    """What a command of Go answers in JSON; raises PeerMissingError."""
     program = go.find()
     if program is None:
-        raise PeerMissingError(f"{path} is fetched by Go, and there is none on this machine", "go")
+        raise PeerMissingError(f"{what} is fetched by Go, and there is none on this machine", "go")
     try:
         done = subprocess.run(
-            [program, "mod", "download", "-json", f"{path}@{version}"], capture_output=True, text=True,
-            timeout=SECONDS, check=False, cwd="/", env={**os.environ, **go.AS_ASKED},
+            [program, *arguments], capture_output=True, text=True, timeout=SECONDS, check=False, cwd=folder,
+            env={**os.environ, **go.AS_ASKED},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise PeerMissingError(f"{path} {version} was not fetched within {SECONDS:.0f} s") from None
-    found = json.loads(done.stdout or "{}")
-    if done.returncode or "Dir" not in found:
-        raise PeerMissingError(f"{path} {version} cannot be fetched:\n{found.get('Error') or done.stderr[-1000:]}")
-    return Path(found["Dir"])
+        raise PeerMissingError(f"{what} was not fetched within {SECONDS:.0f} s") from None
+    found: dict[str, Any] = json.loads(done.stdout or "{}")
+    if done.returncode:
+        raise PeerMissingError(f"{what} cannot be fetched:\n{found.get('Error') or done.stderr[-1000:]}")
+    return found
