@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -324,8 +323,7 @@ class Agent(Process):
         """A page of its server; /metrics as it is now, not as it was when somebody asked a moment ago."""
         if path == "/metrics":  # the agent serves one text to all who ask within this time
             time.sleep(max(0.0, self._scraped + FRESH - time.monotonic()))
-        with urllib.request.urlopen(f"http://{self.address}{path}", timeout=60) as answer:
-            text: str = answer.read().decode()
+        text = scraped.page(self.address, path)[1]
         if path == "/metrics":
             self._scraped = time.monotonic()
         return text

@@ -18,7 +18,6 @@ import re
 import shutil
 import tempfile
 import time
-import urllib.request
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -302,8 +301,7 @@ class Node:
         assert self.agent is not None
         found = re.search(r"serving metrics.*?address=(\S+)", self.agent.words())
         assert found, self.agent.words()
-        with urllib.request.urlopen(f"http://{found[1]}{path}", timeout=20) as answer:
-            return str(answer.read().decode())
+        return scraped.page(found[1], path)[1]
 
     def figure(self, name: str) -> int:
         """A number of the agent's /proc/<pid>/status: VmHWM (KiB)."""
