@@ -8,16 +8,14 @@ from dataclasses import dataclass, field
 from agent.core.devices.choose import Preference
 from agent.core.devices.provider import DeviceManager
 from agent.core.merge.demand import Positions
-from agent.core.merge.provider import Answer
 from agent.model.devices import Device, DeviceInventory
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import CpuBooks, Ledger
 from agent.model.machine import Machine
-from agent.model.outcome import Refusal
 from agent.model.pod import Container, ContainerKind, Pod
 from agent.model.rules import Compatibility, Minor, Rules
-from tests.unit.memory_cases import FIXED, GIB, allocated, machine, node, shown
+from tests.unit.memory_cases import FIXED, GIB, Asked, machine, node, shown
 from tests.world.pods import APP, container, pod
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
@@ -38,7 +36,7 @@ def devices(letter: str, places: Sequence[Sequence[int] | None], unhealthy: Sequ
 
 
 @dataclass
-class Rack:
+class Rack(Asked[DeviceManager]):
     """One machine's device manager and its ledger."""
 
     inventory: DeviceInventory
@@ -54,19 +52,7 @@ class Rack:
         self.ledger = Ledger("", CpuBooks(CpuSet()))
 
     def hints(self, of: Pod, name: str = "c") -> object:
-        """A container's hints, or with "" the pod's."""
         return shown(self.answer(of, name), self.positions)
-
-    def answer(self, of: Pod, name: str = "c") -> Answer:
-        if not name:
-            return self.provider.pod_hints(self.ledger, of)
-        found = next(each for each in of.containers if each.name == name)
-        return self.provider.container_hints(self.ledger, of, found)
-
-    def allocate(self, of: Pod, affinity: Hint, *names: str) -> Refusal | None:
-        """Allocate containers in order; stops at the first refusal."""
-        self.ledger, refusal = allocated(self.provider, self.ledger, of, affinity, names)
-        return refusal
 
     def got(self, of: Pod, affinity: Hint, name: str = "c", resource: str = GPU) -> str:
         """Allocate a pod and say what a container has, or why not."""

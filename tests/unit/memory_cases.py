@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from agent.core.memory.provider import MemoryManager
 from agent.core.merge.demand import Demand, Positions, listed
@@ -22,6 +23,7 @@ MIB, GIB = 1 << 20, 1 << 30
 SIZES = {HUGE_2M: 2 * MIB, HUGE_1G: GIB}
 FIXED, KUBELET = Compatibility.FIXED, Compatibility.KUBELET
 BOTH = (FIXED, KUBELET)
+Manager = TypeVar("Manager", bound=HintProvider)
 
 
 def node(
@@ -77,22 +79,33 @@ def _hints(offer: object, positions: Positions) -> str:
     return " ".join(words)
 
 
-def allocated(
-    provider: HintProvider, ledger: Ledger, of: Pod, affinity: Hint, names: Collection[str] = ()
-) -> tuple[Ledger, Refusal | None]:
-    """Containers of a pod in order, all by default; the ledger after those before the first refusal, and that."""
-    for each in of.containers:
-        if names and each.name not in names:
-            continue
-        taken = provider.allocate(ledger, of, each, affinity)
-        if isinstance(taken, Refusal):
-            return ledger, taken
-        ledger = taken
-    return ledger, None
+class Asked(Generic[Manager]):
+    """A manager with its ledger, asked as a node asks it."""
+
+    provider: Manager
+    positions: Positions
+    ledger: Ledger
+
+    def answer(self, of: Pod, name: str = "c") -> Answer:
+        """A container's hints, or with "" the pod's."""
+        if not name:
+            return self.provider.pod_hints(self.ledger, of)
+        found = next(each for each in of.containers if each.name == name)
+        return self.provider.container_hints(self.ledger, of, found)
+
+    def allocate(self, of: Pod, affinity: Hint, *names: str) -> Refusal | None:
+        """Allocate containers in order, all by default; stops at the first refusal."""
+        for each in of.containers:
+            if not names or each.name in names:
+                taken = self.provider.allocate(self.ledger, of, each, affinity)
+                if isinstance(taken, Refusal):
+                    return taken
+                self.ledger = taken
+        return None
 
 
 @dataclass
-class Desk:
+class Desk(Asked[MemoryManager]):
     """One machine's memory manager and its ledger."""
 
     machine: Machine
@@ -115,16 +128,7 @@ class Desk:
         self.ledger = Ledger("", CpuBooks(CpuSet()), memory=self.provider.start())
 
     def hints(self, of: Pod, name: str = "") -> object:
-        """A container's hints, or with "" the pod's."""
-        if not name:
-            return shown(self.provider.pod_hints(self.ledger, of), self.positions)
-        found = next(each for each in of.containers if each.name == name)
-        return shown(self.provider.container_hints(self.ledger, of, found), self.positions)
-
-    def allocate(self, of: Pod, affinity: Hint, *names: str) -> Refusal | None:
-        """Allocate containers in order, all by default; stops at the first refusal."""
-        self.ledger, refusal = allocated(self.provider, self.ledger, of, affinity, names)
-        return refusal
+        return shown(self.answer(of, name), self.positions)
 
     def admit(self, of: Pod, affinity: Hint) -> Pod:
         """Allocate all containers; none may be refused."""
