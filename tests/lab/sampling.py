@@ -12,7 +12,7 @@ from tests import peers
 from tests.lab.needs import LabError, PromiseError
 from tests.lab.node import Node
 from tests.lab.places import RUN, logs
-from tests.lab.sweeps import Sweeps, judged, lasted, parsed, summary
+from tests.lab.sweeps import Sweeps, judged, parsed, summary
 
 FOLDER = "/run/numalign-lab"
 FILE = RUN / "sweeps.jsonl"
@@ -73,11 +73,9 @@ class Sampler:
         seen = parsed(out.decode())
         release = self.node.run("uname -r")
         verdict = judged(seen, emptied=int(release.partition(".")[0]) >= EMPTIES)
-        second = seen.count / max(seen.seconds, 1)
         told = {
             "test": test, "sweeps": seen.count, "seconds": seen.seconds, "longest": seen.longest,
             "wrong": len(verdict.wrong), "excused": self.excused, "apart": verdict.apart,
-            "lasted": {kind: round(sweeps / second, 1) for kind, sweeps in verdict.longest.items()},
         }  # fmt: skip
         with FILE.open("a") as file:
             file.write(json.dumps(told) + "\n")
@@ -104,7 +102,6 @@ def figures() -> str:
         ("sweeps a second", f"{sweeps / max(seconds, 1):.1f}; the longest pause {longest:.1f} s"),
         ("overlaps and threads outside their cgroup that count", str(counted)),
         ("overlaps that do not count", summary(Counter(each["apart"]) for each in lines)),
-        ("the longest of them", lasted(each.get("lasted", {}) for each in lines)),
         *((f"while {why}", f"{number} that are not numalign's") for why, number in sorted(excused.items())),
     ]  # fmt: skip
     return table("The kernel, while things changed", rows)

@@ -122,7 +122,6 @@ class Verdict:
     Attributes:
         wrong: a sentence for each overlap and each thread that counts.
         apart: kind of APART -> overlaps.
-        longest: kind of APART -> the most sweeps in a row that one lasted, but for those that were seen once.
         stood: seconds of each time in a row in which a container that had its place, or a thread of one, might run
             on CPUs that another one had for himself; whether that counts as wrong or was seen once.
     """
@@ -130,7 +129,6 @@ class Verdict:
     wrong: list[str] = field(default_factory=list)
     stood: list[float] = field(default_factory=list, compare=False)
     apart: Counter[str] = field(default_factory=Counter)
-    longest: dict[str, int] = field(default_factory=dict)
 
 
 def judged(seen: Sweeps, *, emptied: bool = False) -> Verdict:
@@ -160,7 +158,6 @@ class _Judge:
         self._placed: set[str] = set()
         self._open: dict[tuple[str, str], tuple[int, bool]] = {}
         self._told: set[tuple[str, ...]] = set()
-        self._excused: dict[tuple[str, str, str], int] = {}
         self._strays: dict[tuple[str, str], tuple[int, CpuSet]] = {}
         self._standing = False
 
@@ -173,12 +170,9 @@ class _Judge:
         found = {pair: (common, kind) for pair, common, kind in self._overlaps(span)}
         for pair in self._open.keys() - found.keys():
             self._close(pair)
-        excused = {(kind, *pair) for pair, (_, kind) in found.items() if kind}
-        self._excused = {each: self._excused.get(each, span.first) for each in excused}
-        for kind, owner, guest in excused:
-            self._apart(kind, owner, guest)
-            lasts = span.end - self._excused[kind, owner, guest]
-            self.verdict.longest[kind] = max(lasts, self.verdict.longest.get(kind, 0))
+        for pair, (_, kind) in found.items():
+            if kind:
+                self._apart(kind, *pair)
         self._since = {
             pair: self._since.get(pair, 0.0) + span.seconds for pair, (_, kind) in found.items() if kind == EMPTIED
         }
@@ -309,11 +303,3 @@ def summary(verdicts: Iterable[Counter[str]]) -> str:
     """Overlaps that do not count, in words for the report."""
     total = sum(verdicts, Counter[str]())
     return ", ".join(f"{total[kind]} {words}" for kind, words in APART.items())
-
-
-def lasted(tests: Iterable[Mapping[str, float]]) -> str:
-    """The seconds of the longest of each kind, in words for the report."""
-    found: dict[str, float] = {}
-    for each in tests:
-        found |= {kind: max(seconds, found.get(kind, 0.0)) for kind, seconds in each.items()}
-    return ", ".join(f"{found[kind]:.1f} s {words}" for kind, words in APART.items() if kind in found) or "none"

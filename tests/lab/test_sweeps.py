@@ -30,7 +30,6 @@ from tests.lab.sweeps import (
     Seen,
     Verdict,
     judged,
-    lasted,
     parsed,
     strayed,
     summary,
@@ -111,23 +110,23 @@ def test_a_single_sweep_counts_if_it_was_a_moment_and_the_ledger_stood_still() -
 
 
 def test_pause_and_runc_init_are_counted_apart() -> None:
-    """They do nothing there, and it is said for how long; who is a program of his own by then counts."""
-    assert judge(START, line(5, b2=("0-7", PAUSE))) == Verdict(apart=Counter({PAUSE: 1}), longest={PAUSE: 96})
+    """They do nothing there; a program of its own counts."""
+    assert judge(START, line(5, b2=("0-7", PAUSE))) == Verdict(apart=Counter({PAUSE: 1}))
     began = line(5, b2=("0-7", INIT))
-    assert judge(START, began, line(9, b2="0-1,4-7")) == Verdict(apart=Counter({INIT: 1}), longest={INIT: 4})
+    assert judge(START, began, line(9, b2="0-1,4-7")) == Verdict(apart=Counter({INIT: 1}))
 
 
 def test_a_newcomer_counts_from_when_it_was_put_somewhere() -> None:
     """A container that starts while no agent listens starts everywhere; once in its place it must stay there."""
     new, placed = line(5, b2="0-7"), line(20, b2="0-1,4-7")
-    assert judge(START, new, placed) == Verdict(apart=Counter({NEWCOMER: 1}), longest={NEWCOMER: 15})
+    assert judge(START, new, placed) == Verdict(apart=Counter({NEWCOMER: 1}))
     assert len(judge(START, new, placed, line(30, b2="0-7")).wrong) == 1
 
 
 def test_what_systemd_emptied_is_counted_apart_until_it_has_lasted() -> None:
     """On such a kernel a container has all CPUs until its set is written again; a part of them is numalign's."""
     short, long = (line(5, b="0-7"), line(40, b="0-1,4-7")), (line(5, b="0-7"), line(60, b="0-1,4-7"))
-    assert judge(START, *short, emptied=True) == Verdict(apart=Counter({EMPTIED: 1}), longest={EMPTIED: 35})
+    assert judge(START, *short, emptied=True) == Verdict(apart=Counter({EMPTIED: 1}))
     assert len(judge(START, *long, emptied=True).wrong) == len(judge(START, *short).wrong) == 1
     assert len(judge(START, line(5, b="0-2,4-7"), emptied=True).wrong) == 1
 
@@ -294,9 +293,3 @@ def test_the_sampler_knows_the_names_of_each_layout(tmp_path: Path, driver: str,
     (*_, last) = parsed((tmp_path / "out").read_text()).spans
     cpus = CpuSet.parse(everywhere)
     assert last.sets == {app: Seen(A, cpus), pause: Seen(A, cpus, PAUSE)}
-
-
-def test_the_longest_of_each_kind_is_told_in_seconds() -> None:
-    """Over all tests; a kind that none had is left out."""
-    assert lasted([{PAUSE: 0.4, INIT: 2.0}, {PAUSE: 1.1}, {}]) == "1.1 s with a pause process, 2.0 s with runc init"
-    assert lasted([]) == "none"
