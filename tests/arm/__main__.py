@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 
 from tests.arm.boot import VERSIONS
 from tests.lab import cells, outcomes
-from tests.lab.places import ROOT
-
-PYTEST = (sys.executable, "-m", "pytest", "-p", "tests.lab.outcomes", "-n0", "-v", "tests/arm/test_guest.py")
 
 
 def main() -> int:
     """Run its tests; pytest's exit code."""
     for old in (outcomes.LIST, outcomes.TOLD, VERSIONS):
         old.unlink(missing_ok=True)
-    code = subprocess.run(PYTEST, cwd=ROOT, check=False, env={**os.environ, "NUMALIGN_LAB_TESTS": "1"}).returncode
+    code = outcomes.run("tests/arm/test_guest.py")
     told = VERSIONS.read_text().splitlines() if VERSIONS.exists() else []
     cells.keep(cells.ARM, outcomes.read(), dict(line.split(maxsplit=1) for line in told))
     return code

@@ -254,7 +254,7 @@ def _tested(progress: Progress, arguments: list[str], began: float) -> int:
     """The tests, once, and the report; the exit code."""
     progress("tests")
     try:
-        ended = _pytest(arguments)
+        ended = outcomes.run(*arguments)
     finally:
         progress(f"report: {report.write(Lab.find(), time.monotonic() - began)}")
     asked = [os.path.relpath(each, ROOT) for each in arguments if _names_tests(each)]
@@ -264,14 +264,6 @@ def _tested(progress: Progress, arguments: list[str], began: float) -> int:
         print(f"\nRED: {each}", flush=True)
     progress(f"{len(broken)} red" if broken else "all passed")
     return FAILED if broken or ended else 0
-
-
-def _pytest(arguments: list[str]) -> int:
-    """Run tests, what comes of each told in a file; the exit code of pytest."""
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "tests.lab.outcomes", "-n0", "-v", "--durations=15", *arguments],
-        cwd=ROOT, check=False, env={**os.environ, "NUMALIGN_LAB_TESTS": "1"},
-    ).returncode  # fmt: skip
 
 
 def _down() -> int:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,7 @@ import pytest
 
 from tests.lab.guest import CommandError
 from tests.lab.needs import LabError
-from tests.lab.places import RUN
+from tests.lab.places import ROOT, RUN
 
 LIST, TOLD = RUN / "list.json", RUN / "outcomes.jsonl"
 """The ids of what is to run, before the first of them; a line for each phase of a test that has ended."""
@@ -74,6 +76,14 @@ def told(report: pytest.TestReport) -> str:
         "name": report.nodeid, "phase": report.when, "word": report.outcome, "seconds": report.duration,
         "text": text[:WORDS],
     })  # fmt: skip
+
+
+def run(*arguments: str) -> int:
+    """Run tests by pytest with these hooks; its exit code."""
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", __name__, "-n0", "-v", "--durations=15", *arguments],
+        cwd=ROOT, check=False, env={**os.environ, "NUMALIGN_LAB_TESTS": "1"},
+    ).returncode  # fmt: skip
 
 
 # ---- the verdict
