@@ -284,13 +284,13 @@ def etcd_flags(folder: Path, port: int | str, peer_port: int | str) -> tuple[str
     )  # fmt: skip
 
 
-def kubeconfig(server: str, ca: Path, user: dict[str, str]) -> str:
+def kubeconfig(server: str, ca: Path, user: dict[str, str], namespace: str = "default") -> str:
     """A kubeconfig with everything in it; the user has a token, or client-certificate-data and client-key-data."""
     trust = {"server": server, "certificate-authority-data": in_base64(ca)}
     return yaml.safe_dump({
         "apiVersion": "v1", "kind": "Config", "current-context": "lab",
         "clusters": [{"name": "lab", "cluster": trust}], "users": [{"name": "lab", "user": user}],
-        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab", "namespace": namespace}}],
     })  # fmt: skip
 
 

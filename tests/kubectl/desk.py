@@ -9,9 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from tests.cluster.control_plane import ADMIN, ControlPlane
+from tests.cluster.control_plane import ADMIN, ControlPlane, kubeconfig
 
 PLUGIN = Path(__file__).parents[2] / "deploy" / "kubectl-numalign"
 COMPLETION = PLUGIN.with_name("kubectl_complete-numalign")
@@ -42,13 +40,7 @@ class Desk:
         wrapper.write_text(_FORWARDING)
         wrapper.chmod(0o755)
         config = folder / "kubeconfig"
-        server = {"server": cluster.server, "insecure-skip-tls-verify": True}  # its certificate names the machine
-        config.write_text(yaml.safe_dump({
-            "apiVersion": "v1", "kind": "Config", "current-context": "test",
-            "clusters": [{"name": "test", "cluster": server}],
-            "users": [{"name": "admin", "user": {"token": ADMIN}}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin", "namespace": namespace}}],
-        }))  # fmt: skip
+        config.write_text(kubeconfig(cluster.server, cluster.ca, {"token": ADMIN}, namespace))
         self.environment = {
             **os.environ, "KUBECONFIG": str(config), "REAL_KUBECTL": str(real / "kubectl"), "HOME": str(folder),
             "PATH": f"{self.path}:{Path(sys.executable).parent}:{os.environ['PATH']}", "PAGE_PORT": "",
@@ -63,5 +55,4 @@ class Desk:
         return done.stdout + done.stderr
 
     def json(self, *command: str) -> Any:  # noqa: ANN401 - JSON
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60, check=True)
-        return json.loads(done.stdout)
+        return json.loads(self.run(*command))

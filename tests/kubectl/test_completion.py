@@ -72,8 +72,8 @@ def test_kubectl_asks_for_names_of_the_cluster(scene: Scene) -> None:
     assert asked("node", "work") == [NODE]
     assert asked("pods", "--node", "work") == [NODE]
     assert asked("pods", "-n", "kube-sy") == ["kube-system"]
-    assert asked("pods", "--context", "") == ["test"]
-    assert asked("pods", "--cluster", "") == ["test"]
+    assert asked("pods", "--context", "") == ["lab"]
+    assert asked("pods", "--cluster", "") == ["lab"]
 
 
 @pytest.mark.cluster
