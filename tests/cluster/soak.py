@@ -116,12 +116,9 @@ def faults(churn: Churn, cluster: ControlPlane, relay: Relay, pause: float) -> I
         time.sleep(pause)
         cluster.kill("etcd", signal.SIGCONT)
 
-    def connections() -> None:
-        relay.cut()
-
     while True:
-        for fault in (connections, etcd, apiserver):
-            churn.faults[fault.__name__] = churn.faults.get(fault.__name__, 0) + 1
+        for name, fault in (("connections", relay.cut), ("etcd", etcd), ("apiserver", apiserver)):
+            churn.faults[name] = churn.faults.get(name, 0) + 1
             yield fault
 
 

@@ -75,8 +75,6 @@ def run(command: list[str], folder: Path | None = None) -> str:
     """Run a program of Debian's, and give back what it says; raises MissingError."""
     try:
         done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
-    except FileNotFoundError as error:
-        raise MissingError(f"{command[0]} is not there: this needs Debian or Ubuntu, or {KERNEL}") from error
     except subprocess.CalledProcessError as error:
         raise MissingError(f"{' '.join(command)} failed: {error.stderr.strip()[-300:]}") from error
     return done.stdout

@@ -14,7 +14,7 @@ import copy
 import json
 import random
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tests.hostile import kinds_annotations, kinds_bodies
@@ -118,12 +118,3 @@ def written(body: Object) -> bytes:
     for mark, literal in LITERALS.items():
         found = found.replace(f'"{mark}"', literal)
     return utf8(found)
-
-
-def distinct(pods: list[Hostile]) -> Iterator[Hostile]:
-    """Those of names that nobody else has."""
-    seen = set[str]()
-    for pod in pods:
-        if pod.key not in seen:
-            seen.add(pod.key)
-            yield pod

@@ -17,7 +17,7 @@ from agent.model.idset import CpuSet
 from tests.hostile import claims
 from tests.hostile.asking import taken
 from tests.hostile.kinds import LITERALS, Object
-from tests.hostile.objects import LARGEST, SPACE, Hostile, distinct, stripped, whole
+from tests.hostile.objects import LARGEST, SPACE, Hostile, stripped, whole
 from tests.matrix.api_objects import bound
 from tests.matrix.judge import entitled
 from tests.matrix.node import Node
@@ -58,7 +58,7 @@ def arriving(node: Node, pods: Iterable[Hostile]) -> Iterator[Hostile]:
     node.api.literals = LITERALS
     node.api.put("namespaces", {"metadata": {"name": SPACE}})
     claims.publish(node)
-    for pod in distinct(list(pods)):
+    for pod in {each.key: each for each in pods}.values():
         claims.allocate(node, pod)
         node.api.put("pods", bound(pod.body, node.name))
         yield pod

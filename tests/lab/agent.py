@@ -24,6 +24,7 @@ from tools.chart import rendering
 
 RELEASE, NAMESPACE = "numalign", "numalign-system"
 STATE = "/var/lib/numalign/checkpoint.json"
+LOGS = f"/var/log/pods/{NAMESPACE}_*/*/*.log"
 PORT = 9177
 CONFIG: dict[str, Any] = {**STATIC, "compatibility": "kubelet", "onMisalignment": "fail", "enforcement": "auto"}
 """The kubelet's words as the other node has them, and ours: refuse what cannot be aligned, as the kubelet does."""
@@ -83,8 +84,7 @@ def configure(node: Node, words: Mapping[str, Any], seconds: float = READY) -> N
 
 def setups(node: Node) -> int:
     """How often the agents on a node have said that they took other settings."""
-    logs = f"/var/log/pods/{NAMESPACE}_*/*/*.log"
-    return int(node.run(f"cat {logs} 2>/dev/null | grep -c 'end setup' || true").strip() or 0)
+    return int(node.run(f"cat {LOGS} 2>/dev/null | grep -c 'end setup' || true").strip() or 0)
 
 
 def helm(plane: Plane, *arguments: str) -> None:
@@ -121,14 +121,12 @@ def wait_ready(node: Node, seconds: float = READY) -> None:
 
 def log(node: Node, lines: int = 40) -> str:
     """What the agent on a node said last."""
-    files = f"/var/log/pods/{NAMESPACE}_*/*/*.log"
-    return node.run(f"for f in $(ls -t {files} | head -2); do echo == $f; tail -n {lines} $f; done; true")
+    return node.run(f"for f in $(ls -t {LOGS} | head -2); do echo == $f; tail -n {lines} $f; done; true")
 
 
 def unpinned(node: Node) -> list[str]:
     """What agents on a node said of containers that started without their sets, for whatever reason."""
-    files = f"/var/log/pods/{NAMESPACE}_*/*/*.log"
-    return node.run(f"grep -h 'starts without its sets' {files}; true").splitlines()
+    return node.run(f"grep -h 'starts without its sets' {LOGS}; true").splitlines()
 
 
 def late(node: Node, pod: str) -> set[str]:

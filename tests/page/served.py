@@ -79,9 +79,6 @@ class Served:
             file = self.manifests / f"{each['metadata']['namespace']}-{each['metadata']['name']}.json"
             replaced(file, json.dumps(each))
         names = {f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in pods}
-        self.wait(names)
-
-    def wait(self, names: set[str]) -> None:
         engine = self.node.engine
         patience.until(lambda: names <= {each.pod.key for each in engine.snapshot.pods.values()}, "the decisions")
 
