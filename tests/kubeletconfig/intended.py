@@ -89,6 +89,12 @@ TABLE: tuple[Intended, ...] = (
         numalign="cannot be reserved per node",
     ),
     Intended(
+        "memoryManagerPolicy: Static\nsystemReserved: {memory: 924Mi}\n"
+        "reservedMemory: [{numaNode: 0, limits: {memory: 2Gi}}, {numaNode: 1, limits: {memory: -1Gi}}]",
+        "The kubelet compares the sums alone, and then counts 1 GiB on node 1 that the node does not have.",
+        numalign="is negative; write a positive amount",
+    ),
+    Intended(
         "kubeReserved: {memory: Mi}",
         "A quantity without digits is 0 for the kubelet.",
         numalign="is not a quantity",
