@@ -12,6 +12,7 @@ Where there is a kubelet, no stand-in is used: the kubelet's cgroups are found a
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -154,6 +155,8 @@ class RealStandIn:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for folder in ("", "/kubepods-burstable.slice", "/kubepods-besteffort.slice"):
                 self._make(self._kubepods + folder)
+            if not os.access(self._at(self._kubepods), os.W_OK):  # left behind by a run of another user
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         except OSError as error:
             if self._lock >= 0:
                 os.close(self._lock)

@@ -95,6 +95,18 @@ def test_two_runs_do_not_share_a_folder(own: Path) -> None:
     assert not own.exists()
 
 
+def test_a_folder_that_another_user_left_is_no_place_for_pods(own: Path) -> None:
+    """The remedy is told at the start, and not a fault at the first pod; `auto` then takes a scratch tree."""
+    begin = "import encodings.ascii, os; from agent.host.standin import RealStandIn"
+    subprocess.run([sys.executable, "-c", f"{begin}; RealStandIn({MOUNT!r}); os._exit(0)"], check=True)
+    command = [sys.executable, "-c", f"{begin}; os.setuid(65534); RealStandIn({MOUNT!r})"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    assert "HostError" in told
+    assert "cgroups cannot be made here (Permission denied); run as root" in told
+    RealStandIn(MOUNT).close()
+    assert not own.exists()
+
+
 def test_killed_processes_are_gone_before_the_folder_is(tmp_path: Path, own: Path) -> None:
     """After kill -9 the containers' processes end by themselves, and the next life's end removes the folder."""
     (tmp_path / "pods").mkdir()
