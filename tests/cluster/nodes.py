@@ -323,7 +323,8 @@ class Agent(Process):
         """A page of its server; /metrics as it is now, not as it was when somebody asked a moment ago."""
         if path == "/metrics":  # the agent serves one text to all who ask within this time
             time.sleep(max(0.0, self._scraped + FRESH - time.monotonic()))
-        text = scraped.page(self.address, path)[1]
+        code, text = scraped.page(self.address, path)
+        assert code == 200, text
         if path == "/metrics":
             self._scraped = time.monotonic()
         return text

@@ -301,7 +301,9 @@ class Node:
         assert self.agent is not None
         found = re.search(r"serving metrics.*?address=(\S+)", self.agent.words())
         assert found, self.agent.words()
-        return scraped.page(found[1], path)[1]
+        code, text = scraped.page(found[1], path)
+        assert code == 200, text
+        return text
 
     def figure(self, name: str) -> int:
         """A number of the agent's /proc/<pid>/status: VmHWM (KiB)."""
