@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agent.forecast.dry_run import DryRun
@@ -203,6 +205,16 @@ def test_a_pod_that_waits_for_pods_under_way_goes_elsewhere_or_keeps_its_turn() 
     assert cluster.where(gated("q", 3, created=1.0), gated("r", 2, created=2.0)) == {}
     assert {each.uid for each in cluster.step(after=1.0) if isinstance(each, Tell)} == {"q", "r"}
     assert released(cluster.step(PodGone("p"))) == {"q": "a"}
+
+
+def test_a_pod_that_the_scheduler_turned_away_keeps_no_other_kind_from_a_node() -> None:
+    """What it waits for is not seen here; nominated by kube-scheduler it counts on that node."""
+    stuck = gated("p", 3, placing=UNSEEN)
+    turned_away = replace(stuck, gates=(), version="2", unschedulable=True)
+    for seen, expected in ((turned_away, {"q": "a"}), (replace(turned_away, nominated="a"), {})):
+        cluster = Cluster("a")
+        assert cluster.where(stuck, gated("q", 2, created=BEGAN + 1)) == {"p": ""}
+        assert cluster.where(seen) == expected
 
 
 def test_a_gang_of_two_kinds_is_not_kept_from_a_node_by_its_own_pods() -> None:

@@ -91,9 +91,14 @@ def _began(pod: UnboundPod, waiter: Waiter | None, now: float) -> float:
 
 
 def _flight_seen(state: GateState, flight: Flight, pod: UnboundPod, now: float) -> GateState:
-    """A released pod changed: it counts where it is nominated now, and nowhere if that was taken back."""
+    """A released pod changed: it counts where it is nominated now, and nowhere if that was taken back.
+
+    Nor does it without a nomination once kube-scheduler has found no node for it: what it waits for is not seen
+    here, and pods of other kinds would be kept from the node meanwhile.
+    """
     node, since = flight.node, now if flight.pod.gated and not pod.gated else flight.since
-    if not pod.gated and not flight.bound and (pod.nominated or flight.pod.nominated):
+    free = not pod.gated and not flight.bound
+    if free and (pod.nominated or flight.pod.nominated or pod.unschedulable):
         node = pod.nominated
     return moved(state, pod.pod.uid, flight.node, replace(flight, pod=pod, node=node, since=since))
 

@@ -172,6 +172,7 @@ class UnboundPod:
         gang: None for a pod that starts alone.
         clocks: of its owner.
         deleting: it has a deletion timestamp.
+        unschedulable: kube-scheduler tried it, and no node passed.
     """
 
     pod: Pod
@@ -188,6 +189,7 @@ class UnboundPod:
     gang: Gang | None = None
     clocks: tuple[OwnerClock, ...] = ()
     deleting: bool = False
+    unschedulable: bool = False
 
     @property
     def gated(self) -> bool:
