@@ -32,6 +32,8 @@ from tests.matrix.http_server import HttpServer
 from tests.matrix.loop import Loop
 
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"
+PIECE = 1 << 16
+"""Bytes of an answer that are sent at once."""
 AWAY = "http://127.0.0.1:1"
 
 
@@ -59,13 +61,18 @@ class StandInApi:
     def __exit__(self, *_: object) -> None:
         Loop.shared().run(self._http.end())
 
-    async def serve(self, request: web.Request) -> web.Response:
+    async def serve(self, request: web.Request) -> web.StreamResponse:
         """Answer a request; in the loop of all stand-ins."""
         self.asked.append((request.path, parse_qs(request.query_string)))
         await asyncio.sleep(max((wait for key, wait in self.slow.items() if key in request.path), default=0.0))
         status, body = self.answer(request.path)
         text = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return web.Response(status=status, body=text, content_type=self.kind or None)
+        found = web.StreamResponse(status=status, headers={"Content-Type": self.kind} if self.kind else None)
+        found.content_length = len(text)
+        await found.prepare(request)
+        for at in range(0, len(text), PIECE):  # tests measure what the agent takes of this process's memory
+            await found.write(text[at : at + PIECE])
+        return found
 
     def answer(self, path: str) -> tuple[int, dict[str, Any] | bytes]:
         """Status and body; bytes are sent as they are."""

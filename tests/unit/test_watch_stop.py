@@ -78,7 +78,7 @@ class Crowded(StandInApi):
         super().__init__(kind="application/json")
         self.most = self._now = 0
 
-    async def serve(self, request: web.Request) -> web.Response:
+    async def serve(self, request: web.Request) -> web.StreamResponse:
         self._now += 1
         self.most = max(self.most, self._now)
         await asyncio.sleep(0.2)
