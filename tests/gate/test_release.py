@@ -13,7 +13,7 @@ from agent.forecast.gate.state import Count
 from agent.forecast.gate.values import Autoscaler, Gang, PublishedSummary
 from agent.forecast.placing import Placing
 from agent.forecast.scheduling import Strategy
-from tests.gate.world import BEGAN, ROOM, SETTINGS, Cluster, facts, gated, release_of, released, told
+from tests.gate.world import BEGAN, ROOM, SETTINGS, Cluster, facts, gated, release_of, released, told, ungated
 from tests.world.nodes import managers_of
 
 UNSEEN = Placing(unseen=("topology spreading",))
@@ -287,7 +287,10 @@ def test_a_pod_goes_where_it_fits_beside_pods_under_way_that_the_node_may_have_l
 
 
 def test_no_node_is_asked_ahead_while_pods_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer would be old before a pod needs it, and kube-scheduler needs the CPU for those under way."""
+    """The answer would be old before a pod needs it, and kube-scheduler needs the CPU for those under way.
+
+    A pod that counts on no node, as it waits for its claims, is not under way to one.
+    """
     asks, asked = list[PodKind](), Books.asked
 
     def counted(books: Books, kind: PodKind) -> Reply:
@@ -297,7 +300,7 @@ def test_no_node_is_asked_ahead_while_pods_are_under_way(monkeypatch: pytest.Mon
     monkeypatch.setattr(Books, "asked", counted)
     cluster, found = Cluster("a", "b", "c"), list[int]()
     assert cluster.where(gated("p", 1)) == {"p": "a"}
-    for events in ((), (PodGone("p"), LookedUp("p", gone=True))):
+    for pods in ((), (ungated(gated("p", 1), "", unschedulable=True),)):
         found.append(len(asks))
-        cluster.step(*events)
+        cluster.step(*pods)
     assert (*found, len(asks)) == (3, 3, 4)

@@ -172,7 +172,8 @@ class _Work:
                 stuck.append(waiter)
         self._tell(stuck)
         # Answers for pods that may come: the nodes of pods under way change again before such a pod needs them.
-        ahead = not self.state.flights and self.state.views.fill(self.state.sites, self.beside)
+        under_way = any(each.node for each in self.state.flights.values())
+        ahead = not under_way and self.state.views.fill(self.state.sites, self.beside)
         self.again |= self.budget.left < 0 or ahead
 
     def _later(self, order: Sequence[Waiter]) -> set[PodKind]:
