@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.forecast.gate.events import Answer, Nominate, PodBound
+from agent.forecast.gate.events import Answer, ClearNomination, LookedUp, LookUp, Nominate, PodBound, PodGone
 from agent.forecast.gate.state import Count
 from agent.forecast.gate.step import first_act
 from agent.forecast.gate.telling import chosen
@@ -110,6 +110,46 @@ def test_the_five_seconds_count_from_the_moment_that_the_gate_is_seen_to_be_gone
     assert cluster.step(after, after=20.0) == ()
     assert cluster.step(cluster.done(nomination), after=4.0) == ()
     assert cleared(cluster.step(after=1.0)) == {"p": "a"}
+
+
+def _to_be_cleared(cluster: Cluster, pod: UnboundPod) -> ClearNomination:
+    """Release a pod that is not bound; its nomination is cleared after five seconds."""
+    (nomination,) = cluster.step(pod)
+    assert isinstance(nomination, Nominate)
+    cluster.step(cluster.done(nomination), ungated(pod, nomination.node, condition=nomination.condition))
+    (clearing,) = cluster.step(after=5.0)
+    assert isinstance(clearing, ClearNomination)
+    return clearing
+
+
+@pytest.mark.parametrize("answer", [Answer.CONFLICT, Answer.FAILED])
+def test_a_nomination_that_could_not_be_cleared_counts_and_is_cleared_a_second_later(answer: Answer) -> None:
+    """The pod may have been bound there just now: the watch tells that later than the answer."""
+    cluster = Cluster("a")
+    clearing = _to_be_cleared(cluster, gated("p", 4))
+    assert cluster.step(cluster.done(clearing, answer, "")) == ()
+    assert cluster.where(gated("q", 4)) == {}
+    assert cleared(cluster.step(cluster.published("a"), after=1.0)) == {"p": "a"}
+
+
+def test_a_pod_that_is_deleted_while_its_nomination_is_cleared_holds_no_room() -> None:
+    """A look-up tells that it is gone."""
+    cluster = Cluster("a")
+    clearing = _to_be_cleared(cluster, gated("p", 4))
+    cluster.step(cluster.done(clearing, Answer.GONE, ""), PodGone("p"))
+    assert cluster.step(after=5.0) == (LookUp("p", "shop/p"),)
+    assert cluster.where(gated("q", 4)) == {}
+    assert released(cluster.step(LookedUp("p", gone=True))) == {"q": "a"}
+
+
+def test_a_pod_that_counts_on_its_node_is_no_foreign_nomination_any_more() -> None:
+    """Kube-scheduler had nominated it; the list of bound pods came before the watch told that it is gone."""
+    cluster = Cluster("a", "b")
+    cluster.step(ungated(gated("p"), "a"), PodBound(ungated(gated("p"), ""), "a", PUBLISHED))
+    cluster.step(ungated(gated("q"), "b", condition=chosen("a")), ungated(gated("q"), "a", condition=chosen("a")))
+    cluster.step(PodGone("p"), PodGone("q"))
+    assert (cluster.state.sites["a"].foreign, cluster.state.sites["b"].foreign) == ((), ())
+    assert cluster.state.foreign == {}
 
 
 def test_a_nomination_of_an_earlier_leader_is_cleared_and_one_of_the_scheduler_stays() -> None:

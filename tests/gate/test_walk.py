@@ -34,11 +34,13 @@ from agent.forecast.gate.state import GateState
 from agent.forecast.gate.step import first_act, step
 from agent.forecast.gate.values import GATE, GateOptions, UnboundPod
 from agent.forecast.node_summary import NodeSummary
+from agent.forecast.placing import ANYWHERE, Placing
 from tests.examples import examples
 from tests.gate.world import Cluster, facts, gated
 
 NODES = ("a", "b", "c")
 WAIT = 30.0
+UNSEEN = Placing(unseen=("topology spreading",))
 
 
 @dataclass
@@ -61,6 +63,7 @@ class Judge:
         self.world = Cluster(*NODES)
         self.now, self.version, self.number = self.world.now, 1, 0
         self.pods: dict[str, Kept] = {}
+        self.failing = False
         self.news = deque[Event]()
         self.contents: dict[str, frozenset[str]] = {}
         self.shown: dict[str, frozenset[str]] = dict.fromkeys(NODES, frozenset())
@@ -81,11 +84,31 @@ class Judge:
 
     # ---- what happens in the cluster
 
-    def come(self, cpus: int, *, plain: bool) -> None:
-        """A pod is created; a plain one never asked for a gate, and requests other memory."""
+    def happen(self, what: str, number: int) -> None:
+        """One action of a walk."""
+        if what in ("come", "plain", "spread"):
+            self.come(number, what)
+        elif what == "end":
+            self.end(number)
+        elif what == "delete":
+            self.delete(number)
+        elif what == "schedule":
+            self.schedule()
+        elif what == "publish":
+            self.publish(NODES[number])
+        elif what == "crash":
+            self.crash()
+        elif what == "fail":
+            self.failing = number == 1
+        else:
+            self.pass_time(number / 10, number % 8)
+
+    def come(self, cpus: int, what: str) -> None:
+        """A pod is created; a plain one never asked for a gate, and requests other memory. No spread one is nominated."""
         self.number += 1
-        uid = f"p{self.number:03}"
-        pod = gated(uid, cpus, created=self.now, memory="2Mi" if plain else "1Mi")
+        uid, plain = f"p{self.number:03}", what == "plain"
+        placing = UNSEEN if what == "spread" else ANYWHERE
+        pod = gated(uid, cpus, created=self.now, memory="2Mi" if plain else "1Mi", placing=placing)
         self.pods[uid] = Kept(replace(pod, gates=() if plain else (GATE,), version=""), born=self.now)
         self.changed(uid)
 
@@ -108,8 +131,8 @@ class Judge:
                 kept.node = min(fits, key=lambda name: (-self.room(name, uid), name))
                 self.world.runs[kept.node].see(kept.pod.pod, self.now)
                 self.news.append(PodGone(uid))
-            elif kept.pod.nominated:
-                self.changed(uid, nominated="")
+            elif kept.pod.nominated or not kept.pod.unschedulable:
+                self.changed(uid, nominated="", unschedulable=True)
 
     def room(self, name: str, but: str) -> int:
         """CPUs that are left by sums, with nominations counted."""
@@ -123,6 +146,14 @@ class Judge:
             uid = bound[number % len(bound)]
             self.world.runs[self.pods[uid].node].end([uid], self.now)
             del self.pods[uid]
+
+    def delete(self, number: int) -> None:
+        """A pod without a node is gone."""
+        unbound = [uid for uid, each in sorted(self.pods.items()) if not each.node]
+        if unbound:
+            uid = unbound[number % len(unbound)]
+            del self.pods[uid]
+            self.news.append(PodGone(uid))
 
     def publish(self, name: str) -> None:
         """The agent of a node publishes."""
@@ -147,7 +178,7 @@ class Judge:
 
     def taken(self, state: GateState, events: list[Event], crash: bool = False) -> GateState:  # noqa: FBT001, FBT002 - of this file
         """Take a step, and what it answers."""
-        while True:
+        for _ in range(100):
             for event in events:
                 if isinstance(event, SummarySeen) and event.published and event.published.summary:
                     self.shown[event.node] = self.contents[event.published.digest]
@@ -157,18 +188,22 @@ class Judge:
             events = [
                 answer for effect in made.effects if (answer := self.carry_out(effect, crash=crash, state=state))
             ]
-            if crash or not (events or made.again):
-                return state
+            if crash or self.failing or not (events or made.again):
+                break
+        else:
+            raise AssertionError(events)
+        for event in events:
+            self.news.appendleft(event)
+        return state
 
     def carry_out(self, effect: Effect, state: GateState | None = None, *, crash: bool = False) -> Event | None:
         """Do what an effect says, as the API server would; judge it first."""
         kept = self.pods.get(effect.uid)
         if isinstance(effect, LookUp):
             return LookedUp(effect.uid, kept.node if kept else "", gone=kept is None)
-        if kept is None or kept.node:
-            return PatchAnswered(effect, Answer.GONE)
-        if kept.pod.version != effect.version:
-            return PatchAnswered(effect, Answer.CONFLICT)
+        if kept is None or self.failing or kept.node or kept.pod.version != effect.version:
+            answer = Answer.FAILED if self.failing else Answer.CONFLICT
+            return PatchAnswered(effect, answer if kept else Answer.GONE)
         if isinstance(effect, Nominate):
             assert kept.pod.gated
             self.judge_nomination(effect, kept)
@@ -245,7 +280,8 @@ ACTIONS = st.one_of(
     st.tuples(st.just("plain"), st.integers(1, 3)), st.tuples(st.just("end"), st.integers(0, 9)),
     st.tuples(st.just("schedule"), st.just(0)), st.tuples(st.just("publish"), st.integers(0, 2)),
     st.tuples(st.just("time"), st.integers(0, 60)), st.tuples(st.just("time"), st.integers(0, 60)),
-    st.tuples(st.just("crash"), st.just(0)),
+    st.tuples(st.just("crash"), st.just(0)), st.tuples(st.just("spread"), st.integers(1, 4)),
+    st.tuples(st.just("delete"), st.integers(0, 9)), st.tuples(st.just("fail"), st.integers(0, 1)),
 )  # fmt: skip
 
 
@@ -255,21 +291,16 @@ def test_no_room_is_promised_twice_and_every_gate_is_lifted_in_time(actions: lis
     """S23: nothing is nominated that the core refuses, NotIn names refusing nodes alone, and each gate is lifted."""
     judge = Judge()
     for what, number in actions:
-        if what in ("come", "plain"):
-            judge.come(number, plain=what == "plain")
-        elif what == "end":
-            judge.end(number)
-        elif what == "schedule":
-            judge.schedule()
-        elif what == "publish":
-            judge.publish(NODES[number])
-        elif what == "crash":
-            judge.crash()
-        else:
-            judge.pass_time(number / 10, number)
-    for _ in range(int(WAIT) + 15):
+        judge.happen(what, number)
+    judge.failing = False
+    for second in range(int(WAIT) + 15):
         judge.schedule()
+        if second % 5 == 0:
+            for name in NODES:
+                judge.publish(name)
         judge.pass_time(1.0, 1000)
     left = [each.pod.pod.uid for each in judge.pods.values() if each.pod.gates]
     assert left == []
+    assert [uid for uid, each in judge.state.flights.items() if each.node or uid not in judge.pods] == []
+    assert judge.state.foreign.keys() <= {uid for uid, each in judge.pods.items() if not each.node}
     assert all(not each.pod.nominated or each.node for each in judge.pods.values())

@@ -61,9 +61,9 @@ def _pod_seen(state: GateState, event: PodSeen, now: float) -> GateState:
     if pod.deleting:
         return _forgotten(state, uid)
     if not pod.gated:
-        state = replace(state, waiting=_less(state.waiting, uid))
         if pod.nominated and not pod.nominated_by_another:
-            return _adopted(state, pod, now)
+            return _adopted(_forgotten(state, uid), pod, now)
+        state = replace(state, waiting=_less(state.waiting, uid))
         before = state.foreign[uid].nominated if uid in state.foreign else ""
         foreign = {**state.foreign, uid: pod} if pod.nominated else _less(state.foreign, uid)
         return refreshed(replace(state, foreign=foreign), pod.nominated, before)
@@ -128,7 +128,7 @@ def _pod_bound(state: GateState, event: PodBound, now: float) -> GateState:
         event.pod, state.views.kind_of(event.pod), Count.NOMINATED, event.node, event.node, now, now,
         bound=event.at, found=now,
     )  # fmt: skip
-    return moved(state, uid, "", flight)
+    return moved(_forgotten(state, uid), uid, "", flight)
 
 
 def _forgotten(state: GateState, uid: str) -> GateState:
@@ -249,7 +249,7 @@ def _written(state: GateState, event: PatchAnswered, now: float) -> GateState:
         state = state.counted(Count.CONFLICTS)
     if isinstance(effect, Nominate | Release):
         return _released(state, event, now)
-    if event.answer is Answer.GONE:
+    if event.answer is Answer.GONE and uid not in state.flights:
         return _forgotten(state, uid)
     done = event.answer is Answer.DONE
     if isinstance(effect, ClearNomination):
@@ -304,8 +304,11 @@ def _cleared(state: GateState, event: PatchAnswered, now: float) -> GateState:
     if uid in state.waiting:
         each = state.waiting[uid]
         return replace(state, waiting={**state.waiting, uid: replace(each, pod=after(each.pod), busy=busy)})
-    if uid in state.flights:
-        flight = state.flights[uid]
+    flight = state.flights.get(uid)
+    if flight is not None and not done:  # it counts there: the nomination stands, or the pod has just been bound
+        flight = replace(flight, asked=False, since=now + RETRY - state.options.look_up)
+        return replace(state, flights={**state.flights, uid: flight})
+    if flight is not None:
         return moved(state, uid, flight.node, replace(flight, pod=after(flight.pod), node="", asked=False))
     return state
 

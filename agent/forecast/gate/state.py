@@ -85,7 +85,8 @@ class Flight:
         node: where it counts: the promised node, or where a look-up found it; "" for nowhere.
         promised: the node that it was released to.
         waited: since when it had waited.
-        since: seconds since the epoch of the release: as it was decided, and from then on as the watch showed it.
+        since: seconds since the epoch of the release: as it was decided, and from then on as the watch showed it;
+            later where the nomination could not be cleared, so that this is tried again.
         bound: when it left the watch; 0 before.
         asked: a look-up is under way.
         found: when a look-up told where it is; 0 before.
