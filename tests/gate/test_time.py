@@ -142,6 +142,17 @@ def test_a_pod_that_is_deleted_while_its_nomination_is_cleared_holds_no_room() -
     assert released(cluster.step(LookedUp("p", gone=True))) == {"q": "a"}
 
 
+def test_a_release_whose_answer_is_lost_counts_as_the_watch_shows_it() -> None:
+    """Kube-scheduler took the nomination back before the answer was given up."""
+    cluster = Cluster("a")
+    (nomination,) = cluster.step(gated("p", 4))
+    assert isinstance(nomination, Nominate)
+    for node in ("a", ""):
+        cluster.step(ungated(gated("p", 4), node, condition=nomination.condition))
+    cluster.step(cluster.done(nomination, Answer.FAILED))
+    assert cluster.where(gated("q", 4)) == {"q": "a"}
+
+
 def test_a_pod_that_counts_on_its_node_is_no_foreign_nomination_any_more() -> None:
     """Kube-scheduler had nominated it; the list of bound pods came before the watch told that it is gone."""
     cluster = Cluster("a", "b")

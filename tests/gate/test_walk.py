@@ -104,7 +104,7 @@ class Judge:
             self.pass_time(number / 10, number % 8)
 
     def come(self, cpus: int, what: str) -> None:
-        """A pod is created; a plain one never asked for a gate, and requests other memory. No spread one is nominated."""
+        """A pod is created; a plain one never asked for a gate, and requests other memory; one may spread."""
         self.number += 1
         uid, plain = f"p{self.number:03}", what == "plain"
         placing = UNSEEN if what == "spread" else ANYWHERE

@@ -272,7 +272,7 @@ def _released(state: GateState, event: PatchAnswered, now: float) -> GateState:
     effect, flight = event.effect, state.flights.get(event.effect.uid)
     if flight is None or event.answer is Answer.DONE:
         return state
-    if flight.bound and event.answer is not Answer.GONE:  # it has left the watch: a look-up tells what became of it
+    if (flight.bound or not flight.pod.gated) and event.answer is not Answer.GONE:  # the watch tells: it was released
         return state
     uid = flight.pod.pod.uid
     state = moved(state, uid, flight.node, None)
@@ -282,8 +282,6 @@ def _released(state: GateState, event: PatchAnswered, now: float) -> GateState:
     if event.nominated and isinstance(effect, Nominate) and not pod.nominated:
         version = event.version or pod.version
         pod = replace(pod, nominated=effect.node, condition=effect.condition, version=version)
-    if not pod.gated:
-        return _pod_seen(state, PodSeen(pod), now)
     newer = pod.version != effect.version
     wait = 0.0 if newer else now + (PATCHING if event.answer is Answer.CONFLICT else RETRY)
     moment, clock = until(pod, flight.waited, state.options)
