@@ -49,7 +49,6 @@ class Kept:
 
     pod: UnboundPod
     node: str = ""
-    promised: str = ""
     barred: frozenset[str] = frozenset()
     born: float = 0.0
 
@@ -127,7 +126,6 @@ class Judge:
             fits = [name for name in NODES if name not in kept.barred and self.room(name, uid) >= cpus_of(kept.pod)]
             fits = [kept.pod.nominated] if kept.pod.nominated in fits else fits
             if fits:
-                kept.promised = kept.pod.nominated
                 kept.node = min(fits, key=lambda name: (-self.room(name, uid), name))
                 self.world.runs[kept.node].see(kept.pod.pod, self.now)
                 self.news.append(PodGone(uid))
@@ -235,9 +233,9 @@ class Judge:
     # ---- what must hold
 
     def on_the_way(self, name: str) -> list[UnboundPod]:
-        """Pods that are nominated to a node, or were bound so, and that the last summary does not have, by age."""
+        """Pods that are nominated to a node or were bound there so, and that the last summary does not have."""
         return [each.pod for uid, each in sorted(self.pods.items()) if uid not in self.shown[name]
-                and name == (each.pod.nominated if not each.node else each.promised)]  # fmt: skip
+                and name == each.pod.nominated and each.node in ("", name)]  # fmt: skip
 
     def laid(self, name: str, pods: list[UnboundPod]) -> DryRun:
         """The node as it published itself, with pods seen in order."""
