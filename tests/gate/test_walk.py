@@ -105,9 +105,11 @@ class Judge:
     def come(self, cpus: int, what: str) -> None:
         """A pod is created; a plain one never asked for a gate, and requests other memory; one may spread."""
         self.number += 1
-        uid, plain = f"p{self.number:03}", what == "plain"
+        uid, plain = f"p{self.number:03}", what == "plain"  # summaries know pods by what they request
         placing = UNSEEN if what == "spread" else ANYWHERE
-        pod = gated(uid, cpus, created=self.now, memory="2Mi" if plain else "1Mi", placing=placing)
+        pod = gated(
+            uid, cpus, created=self.now, memory={"plain": "2Mi", "spread": "3Mi"}.get(what, "1Mi"), placing=placing
+        )
         self.pods[uid] = Kept(replace(pod, gates=() if plain else (GATE,), version=""), born=self.now)
         self.changed(uid)
 
