@@ -19,19 +19,14 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
+from tests import patience, programs
 from tests.patience import PATIENCE
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
     "--disable-dev-shm-usage", "--force-color-profile=srgb", "--font-render-hinting=none", "--remote-debugging-pipe",
 )  # fmt: skip
-
-
-def found() -> str:
-    """Where a Chromium is, "" where none is."""
-    return next(filter(None, map(shutil.which, NAMES)), "")
 
 
 class Browser:
@@ -57,12 +52,13 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def _start(self) -> subprocess.Popen[bytes]:
+        program = programs.need("chromium")
         theirs_in, self._send = os.pipe()
         self._receive, theirs_out = os.pipe()
         script = f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}'  # a shell puts the pipes where they are expected
         try:
             return subprocess.Popen(
-                ["bash", "-c", script, found(), *FLAGS, f"--user-data-dir={self._profile}", "about:blank"],
+                ["bash", "-c", script, program, *FLAGS, f"--user-data-dir={self._profile}", "about:blank"],
                 pass_fds=(theirs_in, theirs_out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )  # fmt: skip
         finally:
@@ -132,11 +128,9 @@ class Browser:
 
     # ---- what people do
 
-    def size(self, width: int, height: int, scale: float = 1) -> None:
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False},
-        )
+    def size(self, width: int, height: int) -> None:
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.call("Emulation.setDeviceMetricsOverride", size)
 
     def media(self, **features: str) -> None:
         """Media features: prefers_color_scheme="dark", prefers_reduced_motion="reduce"; media="print"."""
@@ -166,34 +160,23 @@ class Browser:
             raise RuntimeError(str(details.get("exception", {}).get("description") or details["text"]))
         return found_["result"].get("value")
 
-    def until(self, condition: str, seconds: float = PATIENCE) -> Any:  # noqa: ANN401 - as run
-        """Wait until an expression is true; its value. Raises AssertionError after so many seconds."""
-        end = time.monotonic() + seconds
-        while True:
-            value = self.run(condition)
-            if value:
-                return value
-            if time.monotonic() > end:
-                raise AssertionError(f"not so within {seconds:.0f} s: {condition}; console: {self.console[-5:]}")
-            time.sleep(0.05)
+    def until(self, condition: str) -> Any:  # noqa: ANN401 - as run
+        """Wait until an expression is true; its value."""
+        return patience.until(
+            lambda: self.run(condition), lambda: f"{condition}; console: {self.console[-5:]}", pause=0.05
+        )
 
-    def press(self, key: str, *, shift: bool = False) -> None:
+    def press(self, key: str) -> None:
         """A key, by its DOM name: "ArrowRight", "Enter", "Escape", "Tab", "a"."""
         codes = {"Enter": 13, "Escape": 27, "Tab": 9, " ": 32, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39,
                  "ArrowDown": 40, "Home": 36, "End": 35}  # fmt: skip
         text = {"Enter": "\r", "Tab": ""}.get(key, key if len(key) == 1 else "")
-        common = {"key": key, "code": key if len(key) > 1 else f"Key{key.upper()}", "modifiers": 8 if shift else 0,
+        common = {"key": key, "code": key if len(key) > 1 else f"Key{key.upper()}",
                   "windowsVirtualKeyCode": codes.get(key, ord(key[0].upper()))}  # fmt: skip
         self.call("Input.dispatchKeyEvent", {"type": "keyDown" if text else "rawKeyDown", "text": text, **common})
         self.call("Input.dispatchKeyEvent", {"type": "keyUp", **common})
 
-    def shot(self, path: Path, *, full: bool = False, clip: dict[str, float] | None = None) -> Path:
-        """A PNG of what is seen, or of the whole page, or of a part of it (x, y, width, height)."""
-        params: dict[str, Any] = {"format": "png", "optimizeForSpeed": False, "captureBeyondViewport": full}
-        if full and clip is None:
-            size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-            clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"]}
-        if clip is not None:
-            params["clip"] = {**clip, "scale": 1}
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", params)["data"]))
+    def shot(self, path: Path) -> Path:
+        """A PNG of what is seen."""
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", {"format": "png"})["data"]))
         return path

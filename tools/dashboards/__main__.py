@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests import peers
+from tests import peers, programs
 from tests.page.browser import Browser
 from tools.dashboards import drawing, grafana
 from tools.dashboards.fleet import GATE
@@ -45,7 +44,7 @@ def filled(world: World, board: Board, end: float) -> drawing.Drawn:
 
 def shoot(page: str, height: int, target: Path) -> None:
     """A picture of a page, by a headless browser."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    browser = programs.find("chromium")
     if browser is None:
         raise SystemExit("a headless browser is missing: Debian's package chromium")
     with tempfile.TemporaryDirectory() as folder:

@@ -19,7 +19,7 @@ from agent.cli import show
 from agent.cli.report import print_report
 from agent.observe import logs
 from agent.observe.drawing import draw
-from tests.page.browser import found
+from tests import programs
 from tools.pictures.page import shoot
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ def main() -> None:
     for name, text in pictures().items():
         (FOLDER / name).write_text(text, "utf-8")
         sys.stdout.write(f"{FOLDER / name}\n")
-    if not found():
+    if not programs.find("chromium"):
         raise SystemExit("no Chromium here: install the package chromium for the pictures of the page")
     for file in shoot(FOLDER, EXAMPLES):
         sys.stdout.write(f"{file}\n")
