@@ -29,9 +29,9 @@ TWICE = 2
 def asked_of_all(files: Iterable[File]) -> Iterator[Recorded]:
     """Every kubelet's answer to each file."""
     with ExitStack() as stack:
-        asked = [stack.enter_context(kubelet(minor)) for minor in kubelets.RELEASES]
+        asked = {minor: stack.enter_context(kubelet(minor)) for minor in kubelets.RELEASES}
         for file in dict.fromkeys(files):
-            told = {each.minor: each.answer(file) for each in asked}
+            told = {minor: answer(file) for minor, answer in asked.items()}
             yield Recorded(file, {minor: each for minor, each in told.items() if each.get("stage") != NOT_ASKED})
 
 
@@ -134,7 +134,7 @@ def _compared(minor: int, count: int, seed: int, given: tuple[Path, ...]) -> int
     kinds: dict[tuple[str, ...], list[Difference]] = {}
     with kubelet(minor) as theirs:
         for file in _files(minor, count, seed, given):
-            for found in compared(theirs.answer, minor, file):
+            for found in compared(theirs, minor, file):
                 if meant(found) is None:
                     kinds.setdefault(alike(found), []).append(found)
         click.echo(f"== kubelet 1.{minor}: {len(kinds)} kinds of differences that are not intended")

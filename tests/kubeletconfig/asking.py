@@ -11,47 +11,41 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.kubeletconfig import ours
 from tests.kubeletconfig.compare import ACCEPTED, Difference, differences
 from tests.kubeletconfig.grammar import File
 from tests.kubeletconfig.machines import described, machine
-from tests.kubeletconfig.ours import FIXED, answer
 from tests.kubeletconfig.plain import READ
 from tests.peers import decoders
 
 
-class Kubelet:
-    """The program of one minor, kept running: a question is answered in a few milliseconds."""
-
-    def __init__(self, minor: int, pipe: subprocess.Popen[str]) -> None:
-        self.minor, self._pipe = minor, pipe
-
-    def answer(self, file: File) -> dict[str, Any]:
-        asked = {"id": "", "text": file.text, "machine": described(file.machine), "gates": READ}
-        assert self._pipe.stdin
-        assert self._pipe.stdout
-        self._pipe.stdin.write(json.dumps(asked) + "\n")
-        self._pipe.stdin.flush()
-        found: dict[str, Any] = json.loads(self._pipe.stdout.readline())
-        return found
-
-
 @contextmanager
-def kubelet(minor: int) -> Iterator[Kubelet]:
-    """A running program.
+def kubelet(minor: int) -> Iterator[Callable[[File], dict[str, Any]]]:
+    """What answers for one minor: its program is kept running, and needs a few milliseconds for a question.
 
     Raises:
         PeerMissingError: it cannot be built.
     """
     program = decoders.decoder(minor)
     with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as pipe:
-        yield Kubelet(minor, pipe)
-        assert pipe.stdin
-        pipe.stdin.close()
+        asks, says = pipe.stdin, pipe.stdout
+        assert asks
+        assert says
+
+        def answer(file: File) -> dict[str, Any]:
+            asked = {"id": "", "text": file.text, "machine": described(file.machine), "gates": READ}
+            asks.write(json.dumps(asked) + "\n")
+            asks.flush()
+            found: dict[str, Any] = json.loads(says.readline())
+            return found
+
+        yield answer
+        asks.close()
 
 
 def modes(minor: int) -> tuple[str, str]:
     """How numalign is asked beside a kubelet."""
-    return FIXED, f"kubelet-1.{minor}"
+    return ours.FIXED, f"kubelet-1.{minor}"
 
 
 def compared(theirs: Callable[[File], dict[str, Any]], minor: int, file: File) -> list[Difference]:
@@ -63,7 +57,7 @@ def compared(theirs: Callable[[File], dict[str, Any]], minor: int, file: File) -
             found
             for mode in modes(minor)
             for found in differences(
-                file, minor, mode, their, answer(file.text, machine(file.machine), mode, scratch)
+                file, minor, mode, their, ours.answer(file.text, machine(file.machine), mode, scratch)
             )
         ]
 

@@ -21,7 +21,7 @@ def test_fresh_files(minor: int) -> None:
     with kubelet(minor) as theirs:
         for _ in range(300):
             file = grammar.file()
-            faults = [found for found in compared(theirs.answer, minor, file) if meant(found) is None]
+            faults = [found for found in compared(theirs, minor, file) if meant(found) is None]
             assert not faults, f"{faults[0].kubelet} | {faults[0].numalign}\n{file.text}"
 
 
@@ -34,4 +34,4 @@ def test_a_gate_that_the_kubelet_does_not_know_is_never_asked() -> None:
         text = (
             "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfeatureGates: {NotAGate: true}\n"
         )
-        assert theirs.answer(File(text))["stage"] == "not asked"
+        assert theirs(File(text))["stage"] == "not asked"
