@@ -13,7 +13,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tests.peers import go
@@ -51,16 +51,22 @@ def build(name: str, *, ldflags: str = "", package: str = ".", arch: str = "", v
         versions: the file <versions>.mod of the folder is read in place of go.mod.
     """
     folder = HERE / name
-    digest = hashlib.sha256(ldflags.encode())
-    for path in sorted(folder.iterdir()):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    target = CACHE / f"{name}{arch and f'-{arch}'}{versions and f'-{versions}'}-{digest.hexdigest()[:16]}"
+    key = digest(folder.iterdir(), ldflags.encode())
+    target = CACHE / f"{name}{arch and f'-{arch}'}{versions and f'-{versions}'}-{key}"
     with making(target) as part:
         if part:
             more = {"GOARCH": arch} if arch else {}
             flags = [f"-ldflags=-s -w {ldflags}", *([f"-modfile={versions}.mod"] if versions else [])]
             compiled(f"the peer {name}", "build", *flags, "-o", part, package, cwd=folder, **more)
     return target
+
+
+def digest(files: Iterable[Path], beside: bytes = b"") -> str:
+    """Sixteen hex digits over names and contents, and over what else a build depends on."""
+    found = hashlib.sha256(beside)
+    for path in sorted(files):
+        found.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return found.hexdigest()[:16]
 
 
 def built(target: Path, name: str, files: Callable[[], Mapping[str, str]], *options: str) -> Path:

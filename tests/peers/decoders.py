@@ -5,7 +5,6 @@ The functions of the kubelet that no other package can call are cut out of the r
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import subprocess
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.peers import CACHE, HERE, PeerMissingError, built, kubelets, tools
+from tests.peers import CACHE, HERE, PeerMissingError, built, digest, kubelets, tools
 
 SOURCE = HERE / "kubeletconfig"
 CUT = {
@@ -56,10 +55,8 @@ def decoder(minor: int) -> Path:
 
 def place(minor: int) -> Path:
     """Where the program of a minor is kept once it is built."""
-    digest = hashlib.sha256(json.dumps(CUT).encode() + kubelets.instead(minor))
-    for path in sorted(SOURCE.glob("*.go")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return CACHE / f"kubeletconfig-{kubelets.RELEASES[minor]}-{digest.hexdigest()[:16]}"
+    key = digest(SOURCE.glob("*.go"), json.dumps(CUT).encode() + kubelets.instead(minor))
+    return CACHE / f"kubeletconfig-{kubelets.RELEASES[minor]}-{key}"
 
 
 def cut(release: Path) -> Iterator[str]:

@@ -6,15 +6,13 @@ asks `oracle()` and says why it does without when NoOracleError is raised. Used 
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests import peers
 from tests.peers import PeerMissingError, compiled, making
 from tests.reference import ORACLE
 
@@ -30,7 +28,7 @@ TOOLCHAINS = {38: "go1.27.4"}
 """What a minor's modules need beyond the Go of this machine."""
 
 
-def oracle(source: Path = ORACLE, cache: Path | None = None, *, minor: int = OLDEST) -> Path:
+def oracle(source: Path = ORACLE, cache: Path = peers.CACHE.parent, *, minor: int = OLDEST) -> Path:
     """The path of the program over kubelet 1.`minor`, built if the cache has none of this content.
 
     Raises:
@@ -38,11 +36,7 @@ def oracle(source: Path = ORACLE, cache: Path | None = None, *, minor: int = OLD
     """
     if not (source / "go.mod").is_file():
         raise NoOracleError(f"there is no oracle source in {source} (NUMALIGN_REFERENCE)")
-    program = (cache or _cache()) / "oracle" / digest(source) / ("oracle" if minor == OLDEST else f"oracle-1.{minor}")
-    if program.is_file():
-        return program
-    if shutil.which("go") is None:
-        raise NoOracleError("there is no Go on this machine (https://go.dev/dl) to build the oracle with")
+    program = cache / "oracle" / digest(source) / ("oracle" if minor == OLDEST else f"oracle-1.{minor}")
     of_minor = [] if minor == OLDEST else [f"-modfile=go-1.{minor}.mod", "-tags", f"kubelet1{minor}"]
     toolchain = {"GOTOOLCHAIN": TOOLCHAINS[minor]} if minor in TOOLCHAINS else {}
     try:
@@ -56,11 +50,7 @@ def oracle(source: Path = ORACLE, cache: Path | None = None, *, minor: int = OLD
 
 def digest(source: Path) -> str:
     """Sixteen hex digits over everything that the build reads."""
-    content = hashlib.sha256()
-    for path in sorted(source.iterdir()):
-        if path.suffix in {".go", ".s", ".mod", ".sum"}:
-            content.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return content.hexdigest()[:16]
+    return peers.digest(path for path in source.iterdir() if path.suffix in {".go", ".s", ".mod", ".sum"})
 
 
 def generate(
@@ -97,7 +87,3 @@ def bench(program: Path, *, sizes: bool = False) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
         finally:
             running.kill()
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "numalign"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.peers import go
 from tests.peers.oracle import NoOracleError, digest, oracle
 
 
@@ -26,9 +27,10 @@ def test_without_source_it_says_so(tmp_path: Path) -> None:
 
 
 def test_without_go_it_says_so(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty PATH."""
+    """An empty PATH, and none from PyPI."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(NoOracleError, match="no Go on this machine"):
+    monkeypatch.setattr(go, "OWN", tmp_path)
+    with pytest.raises(NoOracleError, match="the oracle needs Go"):
         oracle(source, tmp_path / "cache")
 
 
