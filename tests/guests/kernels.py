@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.guests.needs import APT, DPKG, KERNEL, META, cache, run
+from tests.guests.needs import APT, DPKG, KERNEL, LINUX, META, run
 from tests.programs import MissingError, need
 from tools.image.debs import LIVE
 
@@ -36,7 +36,7 @@ def kernel() -> Path:
 
 def kept(name: str) -> Path | None:
     """A kernel that was fetched before, the newest one; None where there is none."""
-    found = sorted((cache() / "linux").glob(f"{name}_*"), key=lambda path: path.stat().st_mtime)
+    found = sorted(LINUX.glob(f"{name}_*"), key=lambda path: path.stat().st_mtime)
     return found[-1] if found else None
 
 
@@ -60,11 +60,11 @@ def fetch(name: str) -> Path:
         private = _private(Path(folder), SUITES[name])
         run([apt, *private, "update", "-qq"])
         wanted = _newest(private)
-        target = cache() / "linux" / f"{name}_{wanted.replace('/', '_')}"
+        target = LINUX / f"{name}_{wanted.replace('/', '_')}"
         if target.exists():
             target.touch()
             return target
-        target.parent.mkdir(exist_ok=True)
+        LINUX.mkdir(parents=True, exist_ok=True)
         package, told = f"{META}={wanted}", set[str]()
         while package:  # the metapackage, the package of the version, and with newer ones that of its binary
             told.add(package.partition("=")[0])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import os
 import stat
 import struct
 import subprocess
 from pathlib import Path
 
+from tests import peers
 from tests.programs import MissingError, need
 
 QEMU, BUSYBOX, APT, DPKG = "qemu-system-x86_64", "busybox", "apt-get", "dpkg-deb"
@@ -16,16 +16,10 @@ META = "linux-image-cloud-amd64"
 """The package whose dependency is the kernel's: small, with NUMA, HMAT, hot-plug and NVMe built in."""
 KERNEL = "NUMALIGN_GUEST_KERNEL"
 """Environment variable: a kernel to boot instead of Debian's."""
+LINUX = peers.CACHE.parent / "guests" / "linux"
+"""Where kernels are kept, outside the work tree."""
 INIT = Path(__file__).with_name("init.sh")
 _ELF_INTERPRETER = 3
-
-
-def cache() -> Path:
-    """Where kernels are kept, outside the work tree."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    place = Path(base) / "numalign" / "guests"
-    place.mkdir(parents=True, exist_ok=True)
-    return place
 
 
 def static_busybox() -> bytes:
