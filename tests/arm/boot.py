@@ -38,7 +38,7 @@ class Sent:
 
 
 def boot() -> Sent:
-    """Boot it; raises LabError with the end of its console."""
+    """Boot it; raises ProgramMissingError, or LabError with the end of its console."""
     told = (*ARM.arguments, "-append", APPEND)
     said = ""
     for _ in range(ATTEMPTS):

@@ -12,17 +12,19 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from tests import peers
 from tests.lab import images
 from tests.lab.builds import LEFT_OUT, LINUX, OWN_LINUX, TOOLS, folder_disk, making, run
-from tests.lab.needs import LabError, program
+from tests.lab.needs import program
 from tests.lab.places import CACHE, digest
+from tests.programs import need
 from tools import image
 
 ARCH = "arm64"
-QEMU, PACKAGE = "qemu-system-aarch64", "qemu-system-arm"
+qemu = partial(need, "qemu-system-aarch64")
 PACKAGES = (
     "linux-image-cloud-arm64", "runc", "busybox-static", "python3", "libudev1", "libstdc++6", "util-linux",
     "ca-certificates",
@@ -31,14 +33,6 @@ PACKAGES = (
 GUEST = Path(__file__).parent / "guest"
 SIZE = "2G"
 """Of the disk; the file is sparse."""
-
-
-def qemu() -> str:
-    """The path of QEMU's program; raises LabError."""
-    found = shutil.which(QEMU)
-    if not found:
-        raise LabError(f"{QEMU} is not installed: apt-get install {PACKAGE}")
-    return found
 
 
 def root() -> Path:

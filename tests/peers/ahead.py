@@ -146,7 +146,7 @@ class Ahead:
                 for what, build in self.tiers[name].builds.items():
                     self._told(what, build)
                 self._built.add(name)
-            except (peers.PeerMissingError, image.ImageMissingError, LabError) as error:
+            except (peers.PeerMissingError, image.ImageMissingError, programs.MissingError, LabError) as error:
                 self.missing[name] = str(error)
                 self.say(f"{self.tiers[name].what}: {error}")
             except (OSError, subprocess.SubprocessError) as error:  # a program or the network that a build needs
