@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tests import programs
 from tests.docs import pages
+from tests.docs.stranger import copy_checkout
 from tools.image import debian
 
 ROOT = Path(__file__).parents[2]
@@ -123,15 +124,9 @@ def _clone(home: Path) -> None:
     """The project as it is here, in a clone as a user has it."""
     home.mkdir(parents=True, exist_ok=True)
     place = home / "numalign"
-    debian.run("git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(place), seconds=300)
-    listed = ("git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    names = {*filter(None, debian.run(*listed, seconds=60).split("\0"))}
-    there = {*filter(None, debian.run("git", "-C", str(place), "ls-files", "-z", seconds=60).split("\0"))}
-    for name in names | there:
-        (place / name).unlink(missing_ok=True)
-        if (ROOT / name).is_file():
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, place / name)
+    debian.run("git", "clone", "--quiet", "--no-hardlinks", "--no-checkout", str(ROOT), str(place), seconds=300)
+    copy_checkout(place)
+    debian.run("git", "-C", str(place), "reset", "--quiet", seconds=60)
     for path in (home, *home.rglob("*")):
         os.lchown(path, USER, USER)
 

@@ -30,18 +30,23 @@ _READS = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
 """May read and enter what is closed to others, as an interpreter below /root; may write no more for that."""
 
 
+def copy_checkout(place: Path) -> None:
+    """Copy the files of the project as they are now, new ones that Git does not ignore among them."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    found = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, found.split("\0")):
+        if (ROOT / name).is_file():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, place / name)
+
+
 class Stranger:
     """The user and the copy."""
 
     def __init__(self, folder: Path) -> None:
         self.checkout, self._own = folder / "numalign", folder / "tmp"
         self._own.mkdir()
-        listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-        found = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        for name in filter(None, found.split("\0")):
-            if (ROOT / name).is_file():
-                (self.checkout / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, self.checkout / name)
+        copy_checkout(self.checkout)
         (self.checkout / ".venv").mkdir()
         (self.checkout / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
         (self.checkout / ".venv" / ".ready").touch()  # the newest file, so that make installs nothing into it
