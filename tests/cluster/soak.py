@@ -57,7 +57,8 @@ class Churn:
         cpu = self.random.choice(("1", "2", "2", "4", "500m", "1500m"))
         note = {"policy": self.random.choice(("best-effort", "restricted", "single-numa-node"))}
         body = self._asked(
-            lambda: self.place.create(name, cpu=cpu, annotations=note), done=lambda: self._stored(name)
+            lambda: self.place.create(name, cpu=cpu, annotations=note),
+            done=lambda: self.place.cluster.found(self.place.path(name)),
         )
         self.created += 1
         self.uids[name] = body["metadata"]["uid"]
@@ -70,19 +71,11 @@ class Churn:
         if how == "completed":
             self._asked(lambda: self.place.patch(name, {"status": {"phase": "Succeeded"}}, "/status"))
         if how == "forced":
-            self._asked(lambda: self.place.delete(name), done=lambda: self._stored(name) is None)
+            self._asked(lambda: self.place.delete(name), done=lambda: not self.place.there(name))
             self.place.tree.remove_pod(uid)
         else:
             self.place.tree.remove_pod(uid)
-            self._asked(lambda: self.place.delete(name), done=lambda: self._stored(name) is None)
-
-    def _stored(self, name: str) -> Any:  # noqa: ANN401 - JSON or None
-        try:
-            return self.place.pod(name)
-        except ApiError as error:
-            if error.status == 404:
-                return None
-            raise
+            self._asked(lambda: self.place.delete(name), done=lambda: not self.place.there(name))
 
     def _asked(self, call: Callable[[], Any], done: Callable[[], Any] = lambda: None) -> Any:  # noqa: ANN401 - JSON
         """Ask until the API answers; what was done though nobody said so counts."""
