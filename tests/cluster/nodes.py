@@ -33,6 +33,7 @@ from agent.observe.metrics import FRESH
 from tests import patience, scraped
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.objects import SCHEDULED, Object, namespace, node, pod
+from tests.flow.serving import replaced
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SYSTEM = "numalign-system"
@@ -128,9 +129,7 @@ class Place:
 
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Replace the configuration file as the kubelet replaces a mounted one."""
-        spare = self.config.with_suffix(".new")
-        spare.write_text(yaml.safe_dump(dict(settings)))
-        spare.replace(self.config)
+        replaced(self.config, yaml.safe_dump(dict(settings)))
 
     def path(self, name: str) -> str:
         return f"/api/v1/namespaces/{self.name}/pods/{name}"

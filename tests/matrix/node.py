@@ -34,6 +34,7 @@ from agent.host.scratch import Scratch
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from tests import patience, scraped
+from tests.flow.serving import replaced
 from tests.matrix import judge as judging
 from tests.matrix.agents import Agent, Agents
 from tests.matrix.api_objects import Object, bound
@@ -350,9 +351,7 @@ class Node:
     def configure(self, **settings: Any) -> None:  # noqa: ANN401 - settings
         """Change the configuration file, as the kubelet replaces a mounted one."""
         self.settings |= settings
-        spare = self.config.with_suffix(".new")
-        spare.write_text(yaml.safe_dump(self.settings), "utf-8")
-        spare.replace(self.config)
+        replaced(self.config, yaml.safe_dump(self.settings))
 
     def take(self, capacity: Mapping[str, str], allocatable: Mapping[str, str]) -> None:
         """The Node has these sizes from now on."""
@@ -445,9 +444,7 @@ class Node:
         return self.folder / "machine.txt"
 
     def _write_machine(self) -> None:
-        spare = self._machine_file.with_suffix(".new")
-        spare.write_text(self._now, "utf-8")
-        spare.replace(self._machine_file)
+        replaced(self._machine_file, self._now)
 
     def _switch(self, file: str, text: str) -> None:
         path = beside(self.tree.folder, file)
