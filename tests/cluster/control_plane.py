@@ -159,13 +159,10 @@ class ControlPlane(Api):
     """etcd, kube-apiserver, controllers; `with ControlPlane(program, folder) as cluster: ...`."""
 
     def __init__(self, program: Path, folder: Path, *flags: str) -> None:
-        self.folder, self._flags = folder, flags
+        self.folder, self._program, self._flags = folder, program, flags
         folder.mkdir(parents=True, exist_ok=True)
         self.port, self._etcd_port, self._peer_port = free_port(), free_port(), free_port()
         super().__init__(f"https://127.0.0.1:{self.port}", folder / "certs" / "apiserver.crt")
-        for name in ("etcd", "kube-apiserver"):
-            (folder / name).unlink(missing_ok=True)
-            (folder / name).symlink_to(program)
         subprocess.run([program, "sa-key", folder / "sa.key"], check=True)
         (folder / "tokens.csv").write_text(f'{ADMIN},admin,admin,"system:masters"\n')
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -208,7 +205,6 @@ class ControlPlane(Api):
 
     def start_controllers(self, *names: str) -> None:
         """Start kube-controller-manager with these controllers only: the others would tidy up what tests play."""
-        self._link("kube-controller-manager")
         self._start(
             "kube-controller-manager", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false",
             "--bind-address=127.0.0.1", f"--secure-port={free_port()}", f"--cert-dir={self.folder / 'controllers'}",
@@ -217,7 +213,6 @@ class ControlPlane(Api):
 
     def start_scheduler(self, config: dict[str, Any]) -> None:
         """Start kube-scheduler with a KubeSchedulerConfiguration; its client is quick unless that says otherwise."""
-        self._link("kube-scheduler")
         file = self.folder / "scheduler.json"
         limits = {"qps": 1000, "burst": 1000, **config.get("clientConnection", {})}
         connection = {**limits, "kubeconfig": str(self.kubeconfig)}
@@ -233,14 +228,12 @@ class ControlPlane(Api):
         file.write_text(kubeconfig(self.server, self.ca, {"token": ADMIN}))
         return file
 
-    def _link(self, name: str) -> None:
+    def _start(self, name: str, *flags: str) -> None:
         link = self.folder / name
         link.unlink(missing_ok=True)
-        link.symlink_to((self.folder / "etcd").readlink())
-
-    def _start(self, name: str, *flags: str) -> None:
+        link.symlink_to(self._program)
         with (self.folder / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen([self.folder / name, *flags], stdout=log, stderr=log)
+            self.processes[name] = subprocess.Popen([link, *flags], stdout=log, stderr=log)
 
     def kill(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
         """End one of them, or (SIGSTOP, SIGCONT) pause it and let it go on."""
