@@ -130,14 +130,13 @@ class Runtime:
 
     def run_sandbox(self, uid: str, namespace: str, name: str) -> None:
         """A pod's sandbox is about to run. Raises NriRefusedError with the plugin's own sentence."""
-        self._ask("RunPodSandbox", pb.ContainerRequest(pod=_sandbox(uid, namespace, name)))
+        self._ask("RunPodSandbox", pb.ContainerRequest(pod=_sandbox(Record(uid, name, namespace, ""))))
 
     def create(self, number: str, record: Record) -> None:
         """A container is about to be made: what the plugin wants of it goes on the record."""
-        request = pb.ContainerRequest(
-            pod=_sandbox(record.uid, record.namespace, record.pod), container=_container(number, record)
+        answer = self._ask(
+            "CreateContainer", _about(number, record), lambda: self.containers.update({number: record})
         )
-        answer = self._ask("CreateContainer", request, lambda: self.containers.update({number: record}))
         if answer is not None:
             made = pb.CreateContainerResponse.FromString(answer.payload)
             record.cpus = made.adjust.linux.resources.cpu.cpus
@@ -146,10 +145,7 @@ class Runtime:
     def remove(self, number: str) -> None:
         record = self.containers.pop(number, None)
         if record is not None:
-            request = pb.ContainerRequest(
-                pod=_sandbox(record.uid, record.namespace, record.pod), container=_container(number, record)
-            )
-            self._ask("RemoveContainer", request)
+            self._ask("RemoveContainer", _about(number, record))
 
     def forget(self) -> None:
         """The node was rebooted: nothing runs."""
@@ -224,7 +220,7 @@ class Runtime:
             async with self._one:
                 everything = pb.SynchronizeRequest()
                 pods = {each.uid: each for each in self.containers.values()}
-                everything.pods.extend(_sandbox(each.uid, each.namespace, each.pod) for each in pods.values())
+                everything.pods.extend(_sandbox(each) for each in pods.values())
                 everything.containers.extend(_container(number, each) for number, each in self.containers.items())
                 answer = await peer.ask("Synchronize", everything)
                 changes = pb.SynchronizeResponse.FromString(answer.payload)
@@ -243,8 +239,12 @@ class Runtime:
                 self._update(each.container_id, cpu.cpus, cpu.mems)
 
 
-def _sandbox(uid: str, namespace: str, name: str) -> pb.PodSandbox:
-    return pb.PodSandbox(id=f"sandbox-{uid}", name=name, uid=uid, namespace=namespace)
+def _about(number: str, record: Record) -> pb.ContainerRequest:
+    return pb.ContainerRequest(pod=_sandbox(record), container=_container(number, record))
+
+
+def _sandbox(of: Record) -> pb.PodSandbox:
+    return pb.PodSandbox(id=f"sandbox-{of.uid}", name=of.pod, uid=of.uid, namespace=of.namespace)
 
 
 def _container(number: str, record: Record) -> pb.Container:
