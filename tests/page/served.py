@@ -16,6 +16,7 @@ from agent.node.device_tracker import DeviceTracker
 from agent.node.state import State
 from tests import patience
 from tests.flow.serving import replaced, serving
+from tests.world.manifests import container, manifest
 from tests.world.nodes import managers_of
 
 SETTINGS = {
@@ -28,16 +29,12 @@ LIVE = "document.querySelector('#picture svg') && document.getElementById('live'
 
 def pod(
     name: str, cpus: str | None, memory: str = "1Gi", *, namespace: str = "default",
-    annotations: dict[str, str] | None = None, **extended: str,
+    annotations: dict[str, str] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """A Guaranteed pod of one container; without CPUs it is BestEffort."""
-    amounts = {"cpu": cpus, "memory": memory, **{f"example.com/{key}": value for key, value in extended.items()}}
-    resources = {"limits": amounts, "requests": amounts} if cpus else {}
-    return {
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "annotations": annotations or {}},
-        "spec": {"containers": [{"name": "main", "image": "none", "resources": resources}]},
-    }  # fmt: skip
+    """A Guaranteed pod of one container; without CPUs it is BestEffort. It has neither a uid nor a time."""
+    made = manifest(name, container("main", cpus or "", memory if cpus else ""))
+    made["metadata"] = {"name": name, "namespace": namespace, "annotations": annotations or {}}
+    return made
 
 
 class Served:

@@ -19,7 +19,6 @@ from tests.unit.memory_cases import FIXED, GIB, Asked, machine, node, shown
 from tests.world.pods import APP, container, pod
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
-NO_HINT = Hint(None, preferred=False)
 
 
 def gpus(places: Sequence[Sequence[int] | None], unhealthy: Sequence[int] = ()) -> DeviceInventory:
