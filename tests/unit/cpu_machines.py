@@ -45,11 +45,6 @@ UNEVEN = machine([(0, None, [cpu]) for cpu in range(4)], smt(1, range(4, 8), 4))
 """4 cores of one thread and 4 of two: 1.5 threads per core on average, which the kubelet takes for 1."""
 
 
-def cpus(text: str) -> CpuSet:
-    """A set in the list format."""
-    return CpuSet.parse(text)
-
-
 def container(name: str, count: float, kind: ContainerKind = ContainerKind.APP) -> Container:
     """One that asks for so many CPUs and a byte; 0 asks for nothing."""
     return pods.container(name, kind, cpus=count, memory=1) if count else Container(name, kind)
@@ -88,7 +83,7 @@ class Node:
         gate: bool = False,
         **options: bool,
     ) -> None:
-        keep = cpus(reserved)
+        keep = CpuSet.parse(reserved)
         self.machine = machine
         self.rules = Rules(
             cpu=CpuRules(options=CpuOptions(**options), reserved=keep or None, reserved_count=len(keep)),
@@ -127,7 +122,7 @@ class Node:
     def free(self, text: str) -> None:
         """Make another pod hold all CPUs that are neither in `text` nor reserved."""
         books = self.ledger.cpus
-        others = self.machine.online - cpus(text) - self.provider.reserved
+        others = self.machine.online - CpuSet.parse(text) - self.provider.reserved
         shared = books.shared - others
         self.ledger = Ledger(
             self.ledger.machine, type(books)(shared=shared, assigned={"other": {"c": others}} if others else {})

@@ -22,7 +22,6 @@ from tests.unit.cpu_machines import (
     M,
     Node,
     container,
-    cpus,
     init,
     machine,
     pod,
@@ -163,7 +162,7 @@ def test_s5_pods_with_pod_level_resources_too() -> None:
 
 def test_s5_isolated_cpus_leave_the_pool_and_are_granted_first() -> None:
     """Nothing balances there; given back, they are nobody's again. A grant does not mix them with others."""
-    isolated = replace(S1, isolated=cpus("2-3,6-7"))
+    isolated = replace(S1, isolated=CpuSet.parse("2-3,6-7"))
     node = Node(isolated, "0,4", mode=FIXED)
     assert node.shared == "0-1,4-5"
     assert node.hints(6) == "{0}p"
@@ -179,7 +178,7 @@ def test_s5_isolated_cpus_leave_the_pool_and_are_granted_first() -> None:
 
 def test_s5_isolated_cpus_are_like_any_other_for_the_kubelet() -> None:
     """It does not look at isolation."""
-    node = Node(replace(S1, isolated=cpus("2-3,6-7")), "0,4", mode=KUBELET)
+    node = Node(replace(S1, isolated=CpuSet.parse("2-3,6-7")), "0,4", mode=KUBELET)
     assert node.shared == "0-7"
     assert node.admit(pod("p", container("c", 2))) == {"c": "1,5"}
 
@@ -196,12 +195,12 @@ def test_s5_isolation_of_every_cpu_is_none() -> None:
 def test_what_is_reserved_by_count_is_isolated_last(mode: Compatibility, isolated: str, reserved: str) -> None:
     """The system's threads would find nothing balanced there; the kubelet, which does not look at it, takes them."""
     rules = Rules(cpu=CpuRules(reserved_count=2), compatibility=mode)
-    assert str(CpuManager(replace(S1, isolated=cpus(isolated)), rules).reserved) == reserved
+    assert str(CpuManager(replace(S1, isolated=CpuSet.parse(isolated)), rules).reserved) == reserved
 
 
 def test_isolated_cpus_within_the_affinity_come_before_the_rest() -> None:
     """The affinity counts more: isolated CPUs elsewhere are no reason to leave the node."""
-    two = replace(machine(smt(0, range(4), 8), smt(1, range(4, 8), 8)), isolated=cpus("6-7,14-15"))
+    two = replace(machine(smt(0, range(4), 8), smt(1, range(4, 8), 8)), isolated=CpuSet.parse("6-7,14-15"))
     node = Node(two, "0,8", mode=FIXED)
     assert node.admit(pod("p", container("c", 2)), [0]) == {"c": "1,9"}
     assert node.admit(pod("q", container("c", 2)), [1]) == {"c": "6,14"}
@@ -210,7 +209,9 @@ def test_isolated_cpus_within_the_affinity_come_before_the_rest() -> None:
 def test_a_released_cpu_that_went_offline_does_not_come_back() -> None:
     """The pool holds CPUs that are online, whatever a pod held."""
     node = Node(S1, "0", mode=FIXED)
-    node.ledger = Ledger("", replace(node.ledger.cpus, assigned={"p": {"c": cpus("7,9")}}, shared=cpus("0-6")))
+    node.ledger = Ledger(
+        "", replace(node.ledger.cpus, assigned={"p": {"c": CpuSet.parse("7,9")}}, shared=CpuSet.parse("0-6"))
+    )
     node.release("p")
     assert node.shared == "0-7"
 
@@ -247,9 +248,9 @@ def test_what_a_later_container_holds_is_not_given_to_an_earlier_one(mode: Compa
     again = pod("p", init("i", 2), container("a", 1), container("b", 1))
     first = node.admit(again)
     assert isinstance(first, dict)
-    assert cpus(first["a"]) | cpus(first["b"]) == cpus(first["i"])
+    assert CpuSet.parse(first["a"]) | CpuSet.parse(first["b"]) == CpuSet.parse(first["i"])
     node.release("p", "a")
     found = node.admit(again)
     assert isinstance(found, dict)
-    assert cpus(found["a"]).isdisjoint(cpus(found["b"]))
+    assert CpuSet.parse(found["a"]).isdisjoint(CpuSet.parse(found["b"]))
     assert found["b"] == first["b"]

@@ -25,7 +25,6 @@ from tests.unit.cpu_machines import (
     Node,
     at,
     container,
-    cpus,
     init,
     machine,
     pod,
@@ -56,8 +55,8 @@ def test_reserved_cpus_are_chosen_as_grants_are(count: int, options: dict[str, A
 @pytest.mark.parametrize(
     ("on", "rules", "sentence"),
     [
-        (S1, CpuRules(reserved=cpus("0,1"), reserved_count=3), "(size of 0-1 did not equal 3)"),
-        (S1, CpuRules(reserved=cpus("0,9"), reserved_count=2), "unknown CPU ID: 9"),
+        (S1, CpuRules(reserved=CpuSet.parse("0,1"), reserved_count=3), "(size of 0-1 did not equal 3)"),
+        (S1, CpuRules(reserved=CpuSet.parse("0,9"), reserved_count=2), "unknown CPU ID: 9"),
         (S1, CpuRules(reserved_count=9), "(size of  did not equal 9)"),
     ],
 )
@@ -106,7 +105,9 @@ def test_hints_of_what_is_held(held: str, count: int, expected: str) -> None:
     """A container that holds its CPUs gets hints from these alone; another number than it asks for fits nowhere."""
     node = Node(M)
     mine = pod("p", container("c", count))
-    books = type(node.ledger.cpus)(shared=node.machine.online - cpus(held), assigned={"p": {"c": cpus(held)}})
+    books = type(node.ledger.cpus)(
+        shared=node.machine.online - CpuSet.parse(held), assigned={"p": {"c": CpuSet.parse(held)}}
+    )
     answer = node.provider.container_hints(Ledger("", books), mine, mine.containers[0])
     assert shown(answer, M) == expected
 
@@ -133,7 +134,7 @@ def test_allocate(
     node = Node(on, reserved, mode=mode, **options)
     node.free(free)
     assert node.admit(pod("p", container("c", count)), nodes) == {"c": expected}
-    assert cpus(expected).isdisjoint(node.ledger.cpus.shared)
+    assert CpuSet.parse(expected).isdisjoint(node.ledger.cpus.shared)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from agent.model.machine import Machine, NumaNode
 from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Container, Qos
 from agent.model.rules import Compatibility
-from tests.unit.devices_cases import GPU, NIC, NO_HINT, Rack, asking, devices, gpus, one
-from tests.unit.memory_cases import FIXED, GIB, KUBELET, machine, node, nodes
+from tests.unit.devices_cases import GPU, NIC, Rack, asking, devices, gpus, one
+from tests.unit.memory_cases import FIXED, GIB, KUBELET, NO_HINT, machine, node, nodes
 from tests.world.pods import APP, INIT, SIDECAR, container, pod
 
 

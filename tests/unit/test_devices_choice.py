@@ -10,8 +10,8 @@ import pytest
 from agent.core.devices.choose import WholeGroups
 from agent.model.hint import Stance
 from agent.model.rules import Compatibility
-from tests.unit.devices_cases import GPU, NO_HINT, Rack, asking, gpus
-from tests.unit.memory_cases import nodes
+from tests.unit.devices_cases import GPU, Rack, asking, gpus
+from tests.unit.memory_cases import NO_HINT, nodes
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from agent.model.devices import Device, DeviceInventory
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import CpuBooks, Ledger
 from agent.model.rules import Compatibility
-from tests.unit.devices_cases import GPU, NIC, NO_HINT, Rack, asking, devices, gpus, one
-from tests.unit.memory_cases import nodes
+from tests.unit.devices_cases import GPU, NIC, Rack, asking, devices, gpus, one
+from tests.unit.memory_cases import NO_HINT, nodes
 from tests.world.pods import INIT, SIDECAR, pod
 
 

@@ -21,8 +21,8 @@ from agent.model.podspec import pod_from
 from agent.model.rules import Compatibility, Minor, Rules
 from agent.settings import parse, rules_of
 from tests.unit.cpu_machines import D2, UNEVEN, Node, container, machine, pod, shown, smt
-from tests.unit.devices_cases import GPU, NO_HINT, Rack, asking, gpus
-from tests.unit.memory_cases import GIB, Desk, even
+from tests.unit.devices_cases import GPU, Rack, asking, gpus
+from tests.unit.memory_cases import GIB, NO_HINT, Desk, even
 from tests.world.pods import HUGE_2M
 from tests.world.pods import container as wanting
 from tests.world.pods import pod as whole_pod

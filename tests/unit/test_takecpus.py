@@ -14,7 +14,7 @@ from agent.core.kubelets import MENDED, kubelet_rules
 from agent.model.idset import CpuSet
 from agent.model.machine import Machine
 from agent.model.rules import Compatibility, Minor, Rules
-from tests.unit.cpu_machines import D2, P4, Q4, S1, U1, U2, U3, U4, UNEVEN, cpus, machine, smt
+from tests.unit.cpu_machines import D2, P4, Q4, S1, U1, U2, U3, U4, UNEVEN, machine, smt
 
 HOW = {True: kubelet_rules(Rules(compatibility=Compatibility.KUBELET, minor=Minor.V1_36)), False: MENDED}
 """Literally as kubelet 1.36 does it, and mended."""
@@ -73,7 +73,7 @@ DISTRIBUTED = [
 def test_packed(on: Machine, free: str, count: int, expected: str, literal: bool) -> None:  # noqa: FBT001 - parameter
     """The most used units first, whole ones before parts: alike by averages and by real sizes on even machines."""
     assert (
-        str(CpuSet(packed(CpuTopology.of(on), cpus(free).bits, count, literal=literal, kubelet=HOW[literal])))
+        str(CpuSet(packed(CpuTopology.of(on), CpuSet.parse(free).bits, count, literal=literal, kubelet=HOW[literal])))
         == expected
     )
 
@@ -81,24 +81,24 @@ def test_packed(on: Machine, free: str, count: int, expected: str, literal: bool
 @pytest.mark.parametrize(("on", "free", "count", "expected"), SPREAD)
 def test_spread(on: Machine, free: str, count: int, expected: str) -> None:
     """distribute-cpus-across-cores takes single CPUs along a socket, not the threads of a core together."""
-    assert str(CpuSet(packed(CpuTopology.of(on), cpus(free).bits, count, spread=True))) == expected
+    assert str(CpuSet(packed(CpuTopology.of(on), CpuSet.parse(free).bits, count, spread=True))) == expected
 
 
 @pytest.mark.parametrize(("on", "free", "count", "expected"), UNCORE)
 def test_uncore(on: Machine, free: str, count: int, expected: str) -> None:
     """prefer-align-cpus-by-uncorecache takes whole caches and fits the rest into one, where it can."""
-    assert str(CpuSet(packed(CpuTopology.of(on), cpus(free).bits, count, uncore=True))) == expected
+    assert str(CpuSet(packed(CpuTopology.of(on), CpuSet.parse(free).bits, count, uncore=True))) == expected
 
 
 @pytest.mark.parametrize(("on", "free", "count", "group", "expected"), DISTRIBUTED)
 def test_distributed(on: Machine, free: str, count: int, group: int, expected: str) -> None:
     """The same number of CPUs from each node, the rest where the balance stays best."""
-    assert str(CpuSet(distributed(CpuTopology.of(on), cpus(free).bits, count, group=group))) == expected
+    assert str(CpuSet(distributed(CpuTopology.of(on), CpuSet.parse(free).bits, count, group=group))) == expected
 
 
 def test_a_node_that_is_full_is_no_candidate_for_the_distribution() -> None:
     """Of three nodes one has no free CPU: the CPUs come from the other two, evenly, and the pod is not refused."""
-    on, free = CpuTopology.of(M3), cpus("2-5,8-11").bits
+    on, free = CpuTopology.of(M3), CpuSet.parse("2-5,8-11").bits
     for literal in (True, False):
         taken = distributed(on, free, 4, literal=literal, by_socket=True, at_least=3, kubelet=HOW[literal])
         assert str(CpuSet(taken)) == "2,4,8,10"
@@ -108,7 +108,7 @@ def test_more_than_there_is_is_refused_with_the_kubelets_sentence() -> None:
     """Both algorithms name what was asked and what is there."""
     for take in (packed, distributed):
         with pytest.raises(CannotTake, match=r"^not enough cpus available .* requested=5, available=4$"):
-            take(CpuTopology.of(S1), cpus("0,2,4,6").bits, 5)
+            take(CpuTopology.of(S1), CpuSet.parse("0,2,4,6").bits, 5)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_d3_a_pass_that_gives_nothing_ends_the_attempt() -> None:
 
 def test_d14_a_pass_that_gives_nothing_ends_the_giving() -> None:
     """A rest that no node is left for is told, in the kubelet's words."""
-    taker = Taker(CpuTopology.of(S1), cpus("0-7").bits, 3)
+    taker = Taker(CpuTopology.of(S1), CpuSet.parse("0-7").bits, 3)
     best = ways._Best(combination=Slices([0], 1), remainder=NoNodes.empty())
     with pytest.raises(CannotTake, match=r"^accounting error, not enough CPUs allocated, remaining: 1$"):
         ways._give(taker, best, 3, 2)
@@ -190,7 +190,9 @@ def test_nodes_in_several_sockets_give_out_of_one_count(
     assert (
         str(
             CpuSet(
-                distributed(CpuTopology.of(CROSSED), cpus(free).bits, count, literal=literal, kubelet=HOW[literal])
+                distributed(
+                    CpuTopology.of(CROSSED), CpuSet.parse(free).bits, count, literal=literal, kubelet=HOW[literal]
+                )
             )
         )
         == expected
@@ -199,7 +201,7 @@ def test_nodes_in_several_sockets_give_out_of_one_count(
 
 def test_averages_hand_out_what_is_not_offered_and_real_sizes_do_not() -> None:
     """Kubernetes issue 124066: a half-free core looks free; without averages nothing but the offer is taken."""
-    on, offered = CpuTopology.of(UNEVEN), cpus("4,5,6,7")
+    on, offered = CpuTopology.of(UNEVEN), CpuSet.parse("4,5,6,7")
     assert on.cpus_per_core == 1
     assert not CpuSet(packed(on, offered.bits, 2, literal=True, kubelet=HOW[True])).issubset(offered)
     assert CpuSet(packed(on, offered.bits, 2)).issubset(offered)
@@ -209,7 +211,7 @@ def test_a_floor_of_nodes_gives_way_where_it_cannot_be_filled_evenly() -> None:
     """At least two nodes are used if both can give half; if not, one is better than none."""
     on = CpuTopology.of(D2)
     assert str(CpuSet(distributed(on, on.all, 4, at_least=2))) == "0-1,6-7"
-    assert str(CpuSet(distributed(on, cpus("0,1,3,5,7,9,11").bits, 4, at_least=2))) == "1,3,7,9"
+    assert str(CpuSet(distributed(on, CpuSet.parse("0,1,3,5,7,9,11").bits, 4, at_least=2))) == "1,3,7,9"
 
 
 def test_sixty_four_nodes_are_distributed_over_in_bounded_time() -> None:
