@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ class Running:
             found[:] = (self.state / "cgroup").rglob(f"*{number}.scope/cpuset.cpus")
             return bool(found)
 
-        eventually(there)
+        patience.until(there)
         return found[0]
 
     def runs_on(self, name: str) -> str:
@@ -106,10 +106,5 @@ def serving_db(folder: Path, settings: str, held: str = "1-2") -> Iterator[Runni
     config.write_text(settings, "utf-8")
     with serving(folder, config=config) as node:
         write(folder / "pods", "db", container(cpu="2"))
-        eventually(lambda: node.held() == {"db": held})
+        patience.until(lambda: node.held() == {"db": held})
         yield node
-
-
-def eventually(true: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    patience.until(true)

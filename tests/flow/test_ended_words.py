@@ -6,10 +6,9 @@ from pathlib import Path
 
 from agent.kube.pod_report import ASSIGNMENT
 from agent.model.notes import MOST_TO_TOUCH
-from tests.flow.serving import eventually
 from tests.flow.told import Told
 from tests.flow.world import container, manifest
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 
 def paths(told: Told) -> list[str]:
@@ -47,7 +46,7 @@ def test_a_pod_that_ended_is_not_told_what_it_had(tmp_path: Path) -> None:
     bodies = [manifest("done", container(cpu="1")),
               manifest("big", container(cpu="9"), policy="single-numa-node", on_misalignment="fail")]  # fmt: skip
     told.list(*bodies)
-    eventually(lambda: told.publisher.untold == 3)
+    until(lambda: told.publisher.untold == 3)
     told.see({**bodies[0], "status": {"phase": "Succeeded"}})
     told.intake.pod_deleted(bodies[1])
     told.intake.stop(PATIENCE)

@@ -17,9 +17,9 @@ from agent.errors import KubeError
 from agent.kube.pod_report import PodReport
 from agent.kube.publishing.notices import HOUR, PER_OBJECT, RATE, Notices
 from agent.kube.publishing.publisher import Notice, Regarding
-from tests.flow.serving import eventually
 from tests.flow.told import Desk, telling
 from tests.flow.world import container, manifest
+from tests.patience import until
 
 
 def notices(desk: Desk, pod: str, texts: Iterable[str], space: str = "tenant") -> None:
@@ -230,7 +230,7 @@ def test_a_request_that_goes_wrong_in_any_way_ends_no_thread(tmp_path: Path) -> 
 
         told.api.answer = answer
         told.list(evil("a", 3), manifest("ok", container(cpu="1"), created=2))
-        eventually(lambda: bool(told.api.condition("ok")))
+        until(lambda: bool(told.api.condition("ok")))
         assert told.alive
 
 

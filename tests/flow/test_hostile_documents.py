@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from agent.cli import group
 from agent.errors import NumalignError
 from tests.flow.program import running
-from tests.flow.serving import MACHINE, eventually, serving, write
+from tests.flow.serving import MACHINE, serving, write
 from tests.flow.world import container, manifest
 from tests.patience import until
 
@@ -141,11 +141,11 @@ def test_an_odd_file_that_comes_later_costs_a_sentence(tmp_path: Path) -> None:
     with serving(tmp_path) as node:
         pods = tmp_path / "pods"
         write(pods, "first", container(cpu="1"))
-        eventually(lambda: node.held().get("first", "") not in ("", "shared"))
+        until(lambda: node.held().get("first", "") not in ("", "shared"))
         kept = odd_files(pods)
         (pods / "bomb.yaml").write_text(MERGES, "utf-8")
         write(pods, "second", container(cpu="1"))
-        eventually(lambda: node.held().get("second", "") not in ("", "shared"))
+        until(lambda: node.held().get("second", "") not in ("", "shared"))
         assert "first" in node.held()
         assert node.get("/healthz")[0] == 200
         for each in kept:
@@ -160,7 +160,7 @@ def test_settings_that_turn_hostile_leave_the_old_ones(bomb: str, tmp_path: Path
     with serving(tmp_path, config=config) as node:
         config.write_text(BOMBS[bomb], "utf-8")
         write(tmp_path / "pods", "later", container(cpu="1"))
-        eventually(lambda: node.held().get("later", "") not in ("", "shared"))
+        until(lambda: node.held().get("later", "") not in ("", "shared"))
         assert node.get("/healthz")[0] == 200
 
 

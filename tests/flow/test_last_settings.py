@@ -11,7 +11,7 @@ import pytest
 
 from agent.errors import SettingsError
 from tests.flow.cluster_node import ClusterNode, page
-from tests.flow.serving import MACHINE, eventually, replaced, serving, serving_db, write
+from tests.flow.serving import MACHINE, replaced, serving, serving_db, write
 from tests.flow.world import container, manifest
 from tests.patience import until
 
@@ -42,10 +42,10 @@ def test_a_start_with_a_wrong_file_serves_and_is_not_ready_until_it_is_right(tmp
         assert all(part in text for part in ("the old settings stay", str(config), "reservedSystemCPUs", '"0-1,8"'))
         assert COUNTED in node.get("/metrics")[1]
         write(tmp_path / "pods", "next", container(cpu="1"))
-        eventually(lambda: node.held() == {"db": "0-1", "next": "2"})
+        until(lambda: node.held() == {"db": "0-1", "next": "2"})
         assert str(node.node.engine.node.reserved) == "7"
         replaced(config, "reservedSystemCPUs: 6-7\n")
-        eventually(lambda: node.get("/readyz")[0] == 200)
+        until(lambda: node.get("/readyz")[0] == 200)
         assert str(node.node.engine.node.reserved) == "6-7"
     wrong(config)
     with serving(tmp_path, config=config) as node:
@@ -56,7 +56,7 @@ def test_an_agent_whose_file_becomes_wrong_is_not_ready_either(tmp_path: Path, c
     """A rollout stops at the first node whose agent says so."""
     with serving(tmp_path, config=config) as node:
         wrong(config)
-        eventually(lambda: node.get("/readyz")[0] == 503)
+        until(lambda: node.get("/readyz")[0] == 503)
         assert "reservedSystemCPUs" in node.get("/readyz")[1]
         assert node.held() == {"db": "0-1"}
 
@@ -142,9 +142,9 @@ def test_a_pod_whose_cpus_are_reserved_by_now_is_named(
             if change:
                 assert said not in caplog.text
                 replaced(config, "reservedSystemCPUs: 0-1\n")
-            eventually(lambda: said in caplog.text)
+            until(lambda: said in caplog.text)
             assert node.held() == {"db": "0-1"}
             replaced(config, "reservedSystemCPUs: 0-1\nonMisalignment: wait\n")
-            eventually(lambda node=node: node.node.engine.node.rules.on_misalignment == "wait")  # type: ignore[misc] # bound here
+            until(lambda node=node: node.node.engine.node.rules.on_misalignment == "wait")  # type: ignore[misc] # bound here
         assert caplog.text.count(said) == 1
         replaced(config, "reservedSystemCPUs: 0-1\n")

@@ -20,9 +20,9 @@ from agent.host.checkpoint import Checkpoint
 from agent.host.machines import open_machine
 from agent.host.udev import Hotplug, Uevent
 from agent.model.machine import Machine
-from tests.flow.serving import eventually, serving, write
+from tests.flow.serving import serving, write
 from tests.flow.world import container
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 WHOLE = "2 sockets x 1 node x 4 cores x 1 thread"
 
@@ -153,11 +153,11 @@ def test_a_machine_that_changed_is_read_again_and_told(
     )
     with caplog.at_level(logging.INFO, "numalign"), serving(tmp_path, root=None, processes=False) as node:
         write(tmp_path / "pods", "db", container(cpu="2"))
-        eventually(lambda: node.held() == {"db": "1-2"})
+        until(lambda: node.held() == {"db": "1-2"})
         before = node.node.engine.ledger.machine
         machine[0] = parse_synthetic(WHOLE + ", 8G per node, offline 6")
         announcer.say(Uevent("offline", "cpu", "/devices/system/cpu/cpu6"))
-        eventually(lambda: node.node.engine.ledger.machine != before)
+        until(lambda: node.node.engine.ledger.machine != before)
         assert node.held() == {"db": "1-2"}
         assert node.node.engine.ledger.machine == machine[0].digest
         saved = Checkpoint(tmp_path / "state" / "checkpoint.json").load()
@@ -200,5 +200,5 @@ def test_new_settings_are_followed_after_a_moment_of_blindness(
     with serving(tmp_path, config=config) as running:
         monkeypatch.setattr(setup, "machine_at", opened)
         config.write_text("cpuManagerReconcilePeriod: 1s\nreservedSystemCPUs: '0-1'\n")
-        eventually(lambda: str(running.node.engine.node.reserved) == "0-1")
+        until(lambda: str(running.node.engine.node.reserved) == "0-1")
         assert wrong == []

@@ -21,10 +21,10 @@ from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.observe.health import Health
 from agent.observe.threads import watched
-from tests.flow.serving import eventually, serving, write
+from tests.flow.serving import serving, write
 from tests.flow.told import Told, telling
 from tests.flow.world import World, container, manifest
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 DIGITS = "x=" + "1" * 5000
 
@@ -86,7 +86,7 @@ def test_the_same_through_the_runtime(tmp_path: Path) -> None:
         for annotations in ({"devices": DIGITS}, {"policy": "restricted"}):
             decisions.decide(pod_from(evil(**annotations)))
         decisions.decide(pod_from(manifest("victim", container(cpu="2"))))
-        eventually(lambda: world.holds("victim") == "1-2")
+        until(lambda: world.holds("victim") == "1-2")
         assert decisions.stop(PATIENCE)
     assert health.live()[0]
 
@@ -97,7 +97,7 @@ def test_the_same_in_a_folder_of_manifests(tmp_path: Path) -> None:
     write(tmp_path / "pods", "evil", {"name": "c", "image": "x"}, devices=DIGITS)
     with serving(tmp_path, processes=False) as node:
         write(tmp_path / "pods", "victim", container(cpu="2"))
-        eventually(lambda: node.held().get("victim") == "1-2")
+        until(lambda: node.held().get("victim") == "1-2")
         assert node.node.health.live()[0]
 
 
@@ -146,7 +146,7 @@ def test_s13_a_holder_that_is_set_aside_keeps_what_it_holds(tmp_path: Path) -> N
         told.world.engine.reconcile()
         assert told.world.holds("db") == "1-2", "it is still in the API: its next container gets the same"
         told.intake.pod_deleted(broken)
-        eventually(lambda: told.world.holds("db") == "")
+        until(lambda: told.world.holds("db") == "")
 
 
 def test_s13_after_a_restart_an_unreadable_pod_of_the_checkpoint_keeps_its_cpus(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_s13_after_a_restart_an_unreadable_pod_of_the_checkpoint_keeps_its_cpus(
         assert told.world.holds("db") == "1-2"
         assert told.world.holds("other") == "4-5"
         told.intake.pod_deleted(broken)
-        eventually(lambda: told.world.holds("db") == "")
+        until(lambda: told.world.holds("db") == "")
 
 
 def test_a_restart_reads_annotations_that_cannot_be_read(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_one_pod_that_breaks_the_engine_is_found_in_its_batch(tmp_path: Path) ->
         for body in (manifest("a"), evil(), manifest("b")):
             other.pod_changed(body)
         other.start()
-        eventually(lambda: len(seen) == 4)
+        until(lambda: len(seen) == 4)
         other.stop()
     assert seen == [["a", "evil", "b"], ["a"], ["evil"], ["b"]]
     assert told.failures == ["a rule that never breaks was broken"]
@@ -268,9 +268,9 @@ def test_a_list_that_cannot_be_followed_ends_no_thread(tmp_path: Path) -> None:
         other = type(told.intake)(Engine(), told.reporter, failed=told.failures.append)
         other.pods_listed(frozenset())
         other.start()
-        eventually(lambda: bool(told.failures) or not told.alive)
+        until(lambda: bool(told.failures) or not told.alive)
         other.pod_changed(manifest("a"))
-        eventually(lambda: bool(seen) or not told.alive)
+        until(lambda: bool(seen) or not told.alive)
         other.stop()
         assert told.alive
     assert (seen, told.failures) == (["a"], ["a rule that never breaks was broken"])

@@ -12,9 +12,9 @@ import pytest
 from agent.errors import KubeError
 from agent.kube.pod_report import CONDITION, PINNED
 from agent.model.podspec import pod_from
-from tests.flow.serving import eventually
 from tests.flow.told import Told, telling
 from tests.flow.world import container, manifest
+from tests.patience import until
 
 HALF = container(cpu="500m")
 
@@ -129,7 +129,7 @@ def test_an_admission_policy_of_an_earlier_version_keeps_the_rest(tmp_path: Path
     with telling(tmp_path) as told:
         told.api.answer = answer
         told.list(manifest("p", container(cpu="2")))
-        eventually(lambda: bool(told.api.events("p")))
+        until(lambda: bool(told.api.events("p")))
         (event,) = told.api.events("p")
         assert event["reason"] == "NotTold"
         assert "only change the condition" in event["message"]

@@ -18,9 +18,9 @@ from agent.node.explaining import explained
 from agent.node.leavers import LEAVES_WITHIN
 from agent.node.second_look import MOST_AGAIN
 from agent.node.tracked_pod import Switches
-from tests.flow.serving import eventually
 from tests.flow.told import Told, telling
 from tests.flow.world import World, container, manifest
+from tests.patience import until
 from tests.world.clock import Clock
 
 MACHINE = "1 socket x 1 node x 8 cores x 1 thread"
@@ -394,7 +394,7 @@ def test_an_open_refusal_is_looked_at_each_second(told: Told, clock: Clock) -> N
     assert told.world.engine.repair_in() == pytest.approx(0.6)
     clock.now += LEAVES_WITHIN
     told.world.engine.reconcile()
-    eventually(lambda: not told.publisher.waiting)
+    until(lambda: not told.publisher.waiting)
     assert told.world.engine.repair_in() is None
 
 

@@ -19,8 +19,9 @@ from agent.app.standalone.build import StandaloneOptions, standalone_node
 from agent.errors import AnotherAgentError, HostError, SettingsError
 from agent.host.cgroups import Cgroups
 from tests import patience
-from tests.flow.serving import MACHINE, eventually, replaced, serving, serving_db, write
+from tests.flow.serving import MACHINE, replaced, serving, serving_db, write
 from tests.flow.world import container
+from tests.patience import until
 
 
 def test_the_folder_is_followed(tmp_path: Path) -> None:
@@ -29,15 +30,15 @@ def test_the_folder_is_followed(tmp_path: Path) -> None:
     with serving(tmp_path) as node:
         folder = tmp_path / "pods"
         write(folder, "db", container(cpu="2"))
-        eventually(lambda: node.held() == {"db": "1-2"})
-        eventually(lambda: node.runs_on("db") == "1-2")
+        until(lambda: node.held() == {"db": "1-2"})
+        until(lambda: node.runs_on("db") == "1-2")
         write(folder, "web", container(cpu="", memory=""))
-        eventually(lambda: node.held() == {"db": "1-2", "web": "shared"})
+        until(lambda: node.held() == {"db": "1-2", "web": "shared"})
         write(folder, "db", container(cpu="3"))
-        eventually(lambda: node.held() == {"db": "1-3", "web": "shared"})
+        until(lambda: node.held() == {"db": "1-3", "web": "shared"})
         (folder / "db.yaml").unlink()
-        eventually(lambda: node.held() == {"web": "shared"})
-        eventually(lambda: node.runs_on("web") == "0-7")
+        until(lambda: node.held() == {"web": "shared"})
+        until(lambda: node.runs_on("web") == "0-7")
 
 
 def test_a_damaged_manifest_ends_no_pod(tmp_path: Path) -> None:
@@ -45,35 +46,35 @@ def test_a_damaged_manifest_ends_no_pod(tmp_path: Path) -> None:
     with serving(tmp_path) as node:
         folder = tmp_path / "pods"
         write(folder, "db", container(cpu="2"))
-        eventually(lambda: node.held() == {"db": "1-2"})
+        until(lambda: node.held() == {"db": "1-2"})
         good = (folder / "db.yaml").read_text("utf-8")
         (folder / "db.yaml").write_text("kind: Pod\nmetadata: {name: [", "utf-8")
         write(folder, "web", container(cpu="1"))
-        eventually(lambda: node.held() == {"db": "1-2", "web": "3"})
-        eventually(lambda: "numalign_manifest_errors 1.0" in node.get("/metrics")[1])
+        until(lambda: node.held() == {"db": "1-2", "web": "3"})
+        until(lambda: "numalign_manifest_errors 1.0" in node.get("/metrics")[1])
         (folder / "db.yaml").write_text(good, "utf-8")
-        eventually(lambda: "numalign_manifest_errors 0.0" in node.get("/metrics")[1])
+        until(lambda: "numalign_manifest_errors 0.0" in node.get("/metrics")[1])
         assert node.held() == {"db": "1-2", "web": "3"}
 
 
 def test_drift_is_repaired(tmp_path: Path) -> None:
     """Somebody else's write is undone within the reconcile period, and counted."""
     with serving_db(tmp_path, "cpuManagerReconcilePeriod: 1s\n") as node:
-        eventually(lambda: node.runs_on("db") == "1-2")
+        until(lambda: node.runs_on("db") == "1-2")
         granted = 'numalign_writes_total{cause="grant",file="cpuset.cpus",result="ok"}'
-        eventually(lambda: granted in node.get("/metrics")[1])  # read back: before that, another's write is no drift
+        until(lambda: granted in node.get("/metrics")[1])  # read back: before that, another's write is no drift
         file = node.cpuset("db")
         replaced(file, "4\n")
-        eventually(lambda: file.read_text("ascii").strip() == "1-2")
+        until(lambda: file.read_text("ascii").strip() == "1-2")
         counted = 'numalign_writes_total{cause="drift-foreign",file="cpuset.cpus",result="ok"} 1.0'
-        eventually(lambda: counted in node.get("/metrics")[1])  # counted after the write that we saw
+        until(lambda: counted in node.get("/metrics")[1])  # counted after the write that we saw
 
 
 def test_the_share_of_near_pages_is_told(tmp_path: Path) -> None:
     """Three in four pages of a pinned container lie on its node; without this gauge no alert tells of remote ones."""
     with serving_db(tmp_path, "cpuManagerReconcilePeriod: 1s\n") as node:
         node.cpuset("db").with_name("memory.numa_stat").write_text("anon N0=12288 N1=4096\n", "ascii")
-        eventually(lambda: "numalign_local_memory_ratio 0.75" in node.get("/metrics")[1])
+        until(lambda: "numalign_local_memory_ratio 0.75" in node.get("/metrics")[1])
 
 
 def test_settings_change_at_run_time(tmp_path: Path) -> None:
@@ -81,12 +82,12 @@ def test_settings_change_at_run_time(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     with serving_db(tmp_path, "reservedSystemCPUs: '0'\n") as node:
         replaced(config, "reservedSystemCPUs: 0-3\n")
-        eventually(lambda: str(node.node.engine.node.reserved) == "0-3")
+        until(lambda: str(node.node.engine.node.reserved) == "0-3")
         assert node.held() == {"db": "1-2"}
         replaced(config, "reservedSystemCPUs: 0-900\n")
-        eventually(lambda: 'numalign_problems_total{what="settings"} 1.0' in node.get("/metrics")[1])
+        until(lambda: 'numalign_problems_total{what="settings"} 1.0' in node.get("/metrics")[1])
         assert str(node.node.engine.node.reserved) == "0-3"
-        eventually(lambda: node.get("/readyz")[0] == 503)
+        until(lambda: node.get("/readyz")[0] == 503)
         assert "reservedSystemCPUs" in node.get("/readyz")[1]
 
 
@@ -94,7 +95,7 @@ def test_pages_tell_health_and_metrics(tmp_path: Path) -> None:
     """Live, ready, gauges per NUMA node; no pod's name anywhere (S20); unknown pages are not found."""
     with serving(tmp_path) as node:
         write(tmp_path / "pods", "secret-name", container(cpu="2"))
-        eventually(lambda: node.held() == {"secret-name": "1-2"})
+        until(lambda: node.held() == {"secret-name": "1-2"})
         assert node.get("/healthz")[0] == 200
         assert node.get("/readyz") == (200, "ready\n")
         status, text = node.get("/metrics")
@@ -110,7 +111,7 @@ def test_gauges_for_dashboards_are_there_without_a_cluster_too(tmp_path: Path) -
     """Alignment, fragmentation, saves and other writers: what dashboards and alerts read."""
     with serving(tmp_path) as node:
         write(tmp_path / "pods", "db", container(cpu="2"))
-        eventually(lambda: node.held() == {"db": "1-2"})
+        until(lambda: node.held() == {"db": "1-2"})
         text = node.get("/metrics")[1]
         assert 'numalign_placed_pods{alignment="aligned"} 1.0' in text
         assert 'numalign_placed_pods{alignment="misaligned"} 0.0' in text
@@ -118,7 +119,7 @@ def test_gauges_for_dashboards_are_there_without_a_cluster_too(tmp_path: Path) -
         assert re.search(r'numalign_checkpoint_saves_total\{result="ok"\} [1-9]', text)
         assert 'numalign_other_writers{found="flapping"} 0.0' in text
         node.node.engine.switch(observe_only=True, why="two at once", source="flapping")
-        eventually(lambda: 'numalign_other_writers{found="flapping"} 1.0' in node.get("/metrics")[1])
+        until(lambda: 'numalign_other_writers{found="flapping"} 1.0' in node.get("/metrics")[1])
         assert "numalign_observe_only 1.0" in node.get("/metrics")[1]
 
 
@@ -126,14 +127,14 @@ def test_a_full_disk_makes_it_unready_and_grants_nothing(tmp_path: Path) -> None
     """/readyz names the reason; what runs stays; once there is room, the pod that waited is admitted."""
     with serving(tmp_path) as node:
         write(tmp_path / "pods", "db", container(cpu="2"))
-        eventually(lambda: node.held() == {"db": "1-2"})
+        until(lambda: node.held() == {"db": "1-2"})
         blocker = tmp_path / "state" / ".checkpoint.json.new"
         blocker.mkdir()  # whatever is saved next finds no place
         write(tmp_path / "pods", "next", container(cpu="1"))
-        eventually(lambda: node.get("/readyz")[0] == 503)
+        until(lambda: node.get("/readyz")[0] == 503)
         assert "cannot be saved" in node.get("/readyz")[1]
         assert node.held() == {"db": "1-2"}
-        eventually(lambda: any(each.pod.name == "next" for each in node.node.engine.pods.values()))
+        until(lambda: any(each.pod.name == "next" for each in node.node.engine.pods.values()))
         blocker.rmdir()
         node.node.engine.reconcile()
         assert node.held() == {"db": "1-2", "next": "3"}
@@ -196,7 +197,7 @@ def test_processes_are_where_the_table_says_and_none_is_left(tmp_path: Path, end
     write(tmp_path / "pods", "web", container(cpu="500m"))
     write(tmp_path / "pods", "db", container(cpu="", memory=""))
     process = start(tmp_path)
-    eventually(lambda: len(cats(process.pid)) >= 2)  # a process has no command line until its exec is over
+    until(lambda: len(cats(process.pid)) >= 2)  # a process has no command line until its exec is over
     mine = cats(process.pid)
     if ending == "SIGTERM":
         process.terminate()
@@ -205,7 +206,7 @@ def test_processes_are_where_the_table_says_and_none_is_left(tmp_path: Path, end
     else:
         process.kill()
         process.wait(patience.PATIENCE)
-    eventually(lambda: not any(map(runs, mine)))
+    until(lambda: not any(map(runs, mine)))
     process.communicate()
 
 
@@ -214,9 +215,9 @@ def test_the_process_of_a_manifest_that_goes_ends(tmp_path: Path) -> None:
     with serving(tmp_path, root=None):
         write(tmp_path / "pods", "web", container(cpu="500m"))
         write(tmp_path / "pods", "db", container(cpu="", memory=""))
-        eventually(lambda: len(cats(os.getpid())) == 2)
+        until(lambda: len(cats(os.getpid())) == 2)
         (tmp_path / "pods" / "db.yaml").unlink()
-        eventually(lambda: len(cats(os.getpid())) == 1)
+        until(lambda: len(cats(os.getpid())) == 1)
     assert not cats(os.getpid())
 
 
@@ -269,7 +270,7 @@ def test_a_wrong_manifest_is_on_the_page_while_it_is_wrong(tmp_path: Path) -> No
 
         assert wrong() == []
         (tmp_path / "pods" / "99-bad.yaml").write_text("a: [")
-        eventually(lambda: bool(wrong()))
+        until(lambda: bool(wrong()))
         assert "99-bad.yaml" in wrong()[0]
         (tmp_path / "pods" / "99-bad.yaml").unlink()
-        eventually(lambda: not wrong())
+        until(lambda: not wrong())

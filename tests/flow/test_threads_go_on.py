@@ -31,7 +31,6 @@ from agent.kube.topology_crd import TopologyPublisher
 from agent.model.cgroup import Cause, Write
 from agent.node.state import State
 from tests.flow.cluster_node import ClusterNode, StandInApi, edges_of, page, running
-from tests.flow.serving import eventually
 from tests.flow.told import Api
 from tests.flow.world import World, container, manifest
 from tests.nri.handlers import Recorder
@@ -346,7 +345,7 @@ def test_a_picture_that_cannot_be_taken_in_leaves_us_connected(
     server = Nonsense(tmp_path / "s", parts)
     plugin = Plugin(str(tmp_path / "s"), handler, delays=quick, identity=PATIENT)
     plugin.start()
-    eventually(lambda: len(server.answers) == 2)
+    until(lambda: len(server.answers) == 2)
     assert [answer.status.code for answer in server.answers] == [0, 0]
     assert plugin.connected
     assert handler.names() == ["run"]
@@ -364,6 +363,6 @@ def test_a_fault_in_the_handlers_last_word_ends_no_thread(tmp_path: Path) -> Non
     server = Nonsense(tmp_path / "s", [mux.HEADER.pack(1, 1 << 31)])
     plugin = Plugin(str(tmp_path / "s"), Mute(), delays=quick, identity=PATIENT)
     plugin.start()
-    eventually(lambda: server.connections > 2)
+    until(lambda: server.connections > 2)
     assert plugin.stop(PATIENCE)
     server.stop()

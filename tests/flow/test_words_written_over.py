@@ -13,10 +13,9 @@ import pytest
 
 from agent.errors import KubeError
 from agent.kube.pod_report import PodReport
-from tests.flow.serving import eventually
 from tests.flow.told import Desk, telling
 from tests.flow.world import container, manifest
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 HOUR = 3600.0
 
@@ -117,7 +116,7 @@ def test_what_is_done_to_pods_counts_once_the_api_server_took_it(tmp_path: Path)
 
         told.api.answer = answer
         told.list(manifest("big", container(cpu="64"), created=1, policy="single-numa-node", on_misalignment="fail"))
-        eventually(lambda: len(told.api.deadlines("big")) >= 2)
+        until(lambda: len(told.api.deadlines("big")) >= 2)
         assert ("action", "fail") not in told.counted
         away = False
         told.settled()

@@ -21,9 +21,8 @@ from agent.kube.publishing.publisher import Publisher, Regarding
 from agent.kube.watch.intake import Intake
 from agent.observe.health import Health
 from agent.observe.threads import watched
-from tests.flow.serving import eventually
 from tests.flow.world import World
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 Request = tuple[str, str, Any]
 """Method, path, body."""
@@ -137,11 +136,11 @@ class Told:
         self.intake.synced.clear()
         self.intake.pods_listed(frozenset(each["metadata"]["uid"] for each in bodies))
         self.see(*bodies)
-        eventually(lambda: self.intake.synced.is_set() and not self.intake.waiting)
+        until(lambda: self.intake.synced.is_set() and not self.intake.waiting)
 
     def settled(self) -> None:
         """All that came in is decided, and all of it is told."""
-        eventually(lambda: not self.intake.waiting and not self.publisher.waiting)
+        until(lambda: not self.intake.waiting and not self.publisher.waiting)
 
     @property
     def alive(self) -> bool:

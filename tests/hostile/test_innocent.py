@@ -11,7 +11,6 @@ import pytest
 
 from agent.host.standin import container_id
 from agent.model.idset import CpuSet
-from tests.flow.serving import eventually
 from tests.flow.told import Told, telling
 from tests.flow.world import container, manifest
 from tests.hostile import rounds
@@ -21,6 +20,7 @@ from tests.hostile.objects import LARGEST, SPACE, Hostile, plain, stripped, whol
 from tests.hostile.rounds import SEED, fitting
 from tests.matrix.conftest import Make
 from tests.matrix.node import Node
+from tests.patience import until
 
 CROWD = 110
 SOME = 30
@@ -60,11 +60,11 @@ def beside(told: Told, crowd: Sequence[Hostile]) -> list[Answer]:
     told.list(*(pod.body for pod in crowd))
     found = []
     for body in INNOCENT:
-        eventually(lambda: not told.intake.waiting and not told.publisher.untold)
+        until(lambda: not told.intake.waiting and not told.publisher.untold)
         name, world = body["metadata"]["name"], told.world
         saves, decided, arrived = world.store.saves, len(world.ears.words), len(told.api.requests)
         told.see(body)
-        eventually(lambda name=name: bool(told.api.condition(name)))  # type: ignore[misc] # bound here
+        until(lambda name=name: bool(told.api.condition(name)))  # type: ignore[misc] # bound here
         requests = [  # Events of before may still be sent until its word is handed over
             path for at, (_, path, _) in enumerate(told.api.requests)
             if at >= (told.asked[name] if path.endswith("/events") else arrived)

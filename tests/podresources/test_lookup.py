@@ -21,9 +21,8 @@ from agent.node.state import State
 from agent.observe.health import Health
 from agent.observe.threads import watched
 from tests import patience
-from tests.flow.serving import eventually
 from tests.flow.world import World, container, manifest
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.podresources.test_client import Kubelet, device
 from tests.world.clock import Clock
 
@@ -339,9 +338,9 @@ def lives(tmp_path: Path, *, vanishing: str = "", wrong: str = "") -> list[str]:
         lookup.start()
         sink.vanishing, sink.wrong, sink.asked = {vanishing}, {wrong}, 0
         lookup.starting("first")
-        eventually(lambda: sink.asked > 2)
+        until(lambda: sink.asked > 2)
         lookup.starting("second")
-        eventually(lambda: "second" in sink.told)
+        until(lambda: "second" in sink.told)
         assert lookup.stop(PATIENCE)
     assert health.live()[0]
     return sink.told
