@@ -46,11 +46,6 @@ Make = Callable[..., "Place"]
 """Makes a node; see the fixture `place` of the conftest."""
 
 
-def wait(condition: Callable[[], object], seconds: float = patience.PATIENCE, what: str = "") -> None:
-    """Poll until true."""
-    patience.until(condition, what, within=seconds)
-
-
 CHART = "access/rbac", "access/rbac-eviction", "access/admission-policy"
 
 
@@ -298,7 +293,7 @@ class Agent(Process):
         ]  # fmt: skip
         self.start(command, NODE_NAME=place.name, POD_UID=place.own_uid, POD_NAMESPACE=SYSTEM)
         try:
-            wait(lambda: self.said("serving") or not self.lives, what="the agent")
+            patience.until(lambda: self.said("serving") or not self.lives, what="the agent")
             assert self.lives, self.words()
         except BaseException:
             self.end(signal.SIGKILL)
@@ -315,7 +310,7 @@ class Agent(Process):
     def settled(self) -> None:
         """Wait until nothing waits to be decided or told."""
         queues = [f'numalign_queue_length{{queue="{queue}"}}' for queue in ("intake", "publisher")]
-        wait(lambda: not any(map(self.metrics().get, queues)), what="the queues")
+        patience.until(lambda: not any(map(self.metrics().get, queues)), what="the queues")
         time.sleep(0.5)
 
     def get(self, path: str) -> str:

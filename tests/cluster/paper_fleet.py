@@ -18,9 +18,10 @@ from agent.forecast.node_summary import encode, summarize
 from agent.kube.topology_crd import PATH, topology_object
 from agent.model.ledger import Ledger
 from tests.cluster.control_plane import ApiError, ControlPlane
-from tests.cluster.nodes import MERGE, install, register, wait
+from tests.cluster.nodes import MERGE, install, register
 from tests.cluster.objects import Object
 from tests.flow.world import World
+from tests.patience import until
 
 MACHINES = (
     "2 sockets x 2 nodes x 6 cores x 2 threads, 16G per node",
@@ -178,7 +179,7 @@ class PaperFleet:
             found.update(self.cluster.call("GET", f"/api/v1/namespaces/default/pods/{name}"))
             return bool(found["spec"].get("nodeName")) or _unschedulable(found)
 
-        wait(settled, what=f"the scheduler's word on {name}")
+        until(settled, what=f"the scheduler's word on {name}")
         if not found["spec"].get("nodeName"):
             self.delete(name)
             return Lot()

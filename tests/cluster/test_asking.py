@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from agent.app.statedir import unplaced_pods as unplaced
 from agent.cli import group
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.nodes import Agent, Place, wait
+from tests.cluster.nodes import Agent, Place
+from tests.patience import until
 
 pytestmark = pytest.mark.cluster
 
@@ -31,16 +32,18 @@ def test_a_refused_pod_is_explained_while_the_agent_runs_and_when_the_pod_is_gon
     with Agent(node):
         node.create("fits", cpu="2")
         node.create("big", cpu="9", annotations={"on_misalignment": "fail"})
-        wait(lambda: node.assignment("fits") and node.condition("big"), what="both words")
+        until(lambda: node.assignment("fits") and node.condition("big"), what="both words")
         # the agent's own pod is in the file, too: it is left alone
-        wait(lambda: any(each.pod.name == "big" for each in unplaced.load(node.state).pods.values()), what="the file")
+        until(
+            lambda: any(each.pod.name == "big" for each in unplaced.load(node.state).pods.values()), what="the file"
+        )
         code, body = ask("explain", "asking/big")
         assert (code, body["verdict"]) == (1, "refused")
         assert "no NUMA node of this machine has 9 CPUs" in str(body["summary"])
         assert ask("explain", "fits")[1]["verdict"] == "aligned"
         assert ask("plan", "--policy", "none")[0] == 0
         node.delete("big")
-        wait(lambda: any(each.gone for each in unplaced.load(node.state).pods.values()), what="that it is gone")
+        until(lambda: any(each.gone for each in unplaced.load(node.state).pods.values()), what="that it is gone")
         code, body = ask("explain", "big")
         assert (code, body["verdict"]) == (1, "refused")
         assert "the pod is gone; all numbers are those of now" in list(body["notes"])  # type: ignore[call-overload]  # JSON

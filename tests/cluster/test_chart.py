@@ -23,8 +23,9 @@ import yaml
 from agent.app.places import DEFAULT_STATE
 from tests.chart import schemas
 from tests.cluster.control_plane import ApiError, ControlPlane, path_of
-from tests.cluster.nodes import MERGE, SYSTEM, Agent, Place, wait
+from tests.cluster.nodes import MERGE, SYSTEM, Agent, Place
 from tests.cluster.objects import Object, namespace
+from tests.patience import until
 from tools.chart import rendering
 
 pytestmark = [pytest.mark.cluster, pytest.mark.go]
@@ -51,7 +52,7 @@ def test_the_api_server_takes_every_object(cluster: ControlPlane, values: Path) 
     cluster.ensure(*(namespace(each) for each in ("dry-system", "monitoring")), *schemas.monitoring())
     found = rendering.objects(rendering.render("--values", values, name="dry", namespace="dry-system"))
     for each in found:
-        wait(partial(_taken, cluster, each), what=each["kind"])
+        until(partial(_taken, cluster, each), what=each["kind"])
 
 
 def _taken(cluster: ControlPlane, body: Object) -> bool:
@@ -133,7 +134,7 @@ def _belongs(cluster: ControlPlane, node: Place) -> None:
 
 def _play_job(cluster: ControlPlane, folder: Path, lines: list[str]) -> None:
     """What controller, kubelet and image would do: run the Job's command with its account, report its end."""
-    wait(lambda: cluster.call("GET", JOBS)["items"], what="the hook's Job")
+    until(lambda: cluster.call("GET", JOBS)["items"], what="the hook's Job")
     (job,) = cluster.call("GET", JOBS)["items"]
     spec = job["spec"]["template"]["spec"]
     folder.mkdir()
@@ -183,9 +184,9 @@ def test_s18_install_upgrade_rollback_uninstall(cluster: ControlPlane, node: Pla
     _belongs(cluster, node)
     with Agent(node):
         node.create("web")
-        wait(lambda: node.assignment("web"), what="the word")
+        until(lambda: node.assignment("web"), what="the word")
         uid = node.start("web")
-        wait(lambda: node.effective(uid) == node.held(uid) != "", what="the pin")
+        until(lambda: node.effective(uid) == node.held(uid) != "", what="the pin")
         held = node.held(uid)
     helm("upgrade", NAME, rendering.CHART, "--set", "config.onMisalignment=wait", "--set", "log.level=debug")
     with Agent(node):
@@ -200,7 +201,7 @@ def test_s18_install_upgrade_rollback_uninstall(cluster: ControlPlane, node: Pla
         assert f"{node.name}: released" in job
         assert "1 of 1 nodes are released" in job
         assert node.effective(uid) == str(node.machine.online)
-    wait(lambda: not _remaining(cluster), what="the end of every object")
+    until(lambda: not _remaining(cluster), what="the end of every object")
     assert not (node.state / "checkpoint.json").exists()
 
 
@@ -218,7 +219,7 @@ def test_s18_uninstall_stops_where_a_node_remains(cluster: ControlPlane, node: P
         cluster.call("GET", f"{SETS}/{FULL}", token=(tmp_path / "hook" / "token").read_text())
     helm("uninstall", NAME, "--no-hooks")
     cluster.call("DELETE", f"{JOBS}/{FULL}-uninstall?propagationPolicy=Background")
-    wait(lambda: not _remaining(cluster), what="the end of every object")
+    until(lambda: not _remaining(cluster), what="the end of every object")
 
 
 def test_s18_an_account_that_exists_asks_the_agents(cluster: ControlPlane, node: Place, tmp_path: Path) -> None:
@@ -233,7 +234,7 @@ def test_s18_an_account_that_exists_asks_the_agents(cluster: ControlPlane, node:
         said, job = _hooked(lambda: helm("uninstall", NAME), cluster, tmp_path / "hook")
     assert f'release "{NAME}" uninstalled' in said, job
     assert f"{node.name}: released" in job
-    wait(lambda: not _remaining(cluster), what="the end of every object")
+    until(lambda: not _remaining(cluster), what="the end of every object")
     cluster.call("GET", account)
 
 

@@ -12,9 +12,10 @@ import yaml
 from agent.kube.resource_slices import PATH
 from agent.model.idset import CpuSet
 from tests.cluster.control_plane import ApiError, ControlPlane
-from tests.cluster.nodes import DEPLOY, MERGE, Agent, Make, Place, wait
+from tests.cluster.nodes import DEPLOY, MERGE, Agent, Make, Place
 from tests.cluster.objects import Object
 from tests.cluster.stolen import Stolen
+from tests.patience import until
 
 pytestmark = pytest.mark.cluster
 DRIVER = "gpu.example.com"
@@ -77,7 +78,7 @@ def test_s22_cpus_lie_beside_the_claims_device(place: Make) -> None:
     allocate(node, "mine", "gpu1")
     with Agent(node) as agent:
         node.create("plain")
-        wait(lambda: node.assignment("plain"), what="the pod without a claim")
+        until(lambda: node.assignment("plain"), what="the pod without a claim")
         idle, unanswered = agent.metric(LISTED), agent.metric(UNANSWERED)
         assert agent.metric(READ) == 0
         numbers, tried = count(), [""]
@@ -91,7 +92,7 @@ def test_s22_cpus_lie_beside_the_claims_device(place: Make) -> None:
                 using(node, tried[-1], "mine")
             return "claims" in node.assignment(tried[-1]).get("containers", {}).get("c", {})
 
-        wait(followed, what="the claim's word")
+        until(followed, what="the claim's word")
         job = tried[-1]
         mine = node.assignment(job)["containers"]["c"]
         assert mine["claims"] == {"mine": {f"{DRIVER}/{node.name}/gpu1": "1"}}
@@ -110,8 +111,8 @@ def test_s19_without_the_role_a_claim_stays_unknown(place: Make, cluster: Contro
     allocate(node, "mine", "gpu1")
     with Agent(node) as agent:
         using(node, "job", "mine")
-        wait(lambda: node.assignment("job"), what="the decision")
-        wait(
+        until(lambda: node.assignment("job"), what="the decision")
+        until(
             lambda: f"the claims of pod {node.name}/job are not followed" in agent.words(),
             what="the word",
         )
@@ -123,7 +124,7 @@ def test_s19_a_stolen_token_reads_one_claim_and_writes_none(cluster: ControlPlan
     """By name, in any namespace, as the documentation says; it neither lists, watches nor changes claims."""
     stolen = Stolen(cluster, "claims")
     claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
-    wait(lambda: stolen.refusal("GET", f"{claims}/none").status == 404, what="the rights")
+    until(lambda: stolen.refusal("GET", f"{claims}/none").status == 404, what="the rights")
     tries = (("GET", claims), ("GET", f"{claims}?watch=true"), ("POST", claims), ("DELETE", f"{claims}/none"),
              ("PATCH", f"{claims}/none"), ("PATCH", f"{claims}/none/status"))  # fmt: skip
     assert [stolen.refusal(method, path, {}).status for method, path in tries] == [403] * len(tries)

@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from tests.cluster.control_plane import ApiError, ControlPlane
-from tests.cluster.nodes import DEPLOY, FAIL, Agent, Make, Place, wait
+from tests.cluster.nodes import DEPLOY, FAIL, Agent, Make, Place
 from tests.cluster.objects import Object, pod
+from tests.patience import until
 
 pytestmark = pytest.mark.cluster
 ENDED = {"status": {"phase": "Failed", "reason": "DeadlineExceeded"}}
@@ -35,20 +36,20 @@ def test_s12_failed_pods_of_ours_are_deleted_after_their_time(place: Make) -> No
     with Agent(node) as agent:
         node.create("ours", cpu="9", annotations=FAIL)
         node.create("theirs", cpu="9", annotations=FAIL, activeDeadlineSeconds=1)
-        wait(lambda: node.pod("ours")["spec"].get("activeDeadlineSeconds") == 1, what="the deadline")
-        wait(lambda: node.condition("ours") and node.condition("theirs"), what="the conditions")
+        until(lambda: node.pod("ours")["spec"].get("activeDeadlineSeconds") == 1, what="the deadline")
+        until(lambda: node.condition("ours") and node.condition("theirs"), what="the conditions")
         for name in ("ours", "theirs"):
             node.patch(name, ENDED, "/status")
         agent.settled()
         assert node.there("ours"), "an hour has not passed"
     node.configure(settings("2s"))
     with Agent(node) as agent:
-        wait(lambda: node.events("NumalignCleanup"), what="the denial")
+        until(lambda: node.events("NumalignCleanup"), what="the denial")
         assert "rbac.cleanup: true" in node.events("NumalignCleanup")[0]["message"]
         assert node.there("ours")
         allow(node.cluster)
-        wait(lambda: not node.there("ours"), what="the deletion")
-        wait(lambda: agent.metric(DELETED) == 1, what="the count")
+        until(lambda: not node.there("ours"), what="the deletion")
+        until(lambda: agent.metric(DELETED) == 1, what="the count")
         assert node.there("theirs")
 
 
@@ -82,7 +83,7 @@ def test_s12_the_policy_lets_an_agents_token_delete_nothing_else(place: Make) ->
             return str(error)
         return ""
 
-    wait(lambda: "not on node" in answer("elsewhere", trial="?dryRun=All"), what="role and policy")
+    until(lambda: "not on node" in answer("elsewhere", trial="?dryRun=All"), what="role and policy")
     assert "not on node" in answer("elsewhere")
     for name in ("plain", "running", "copied", "aligned", "evicted"):
         assert "only delete a Failed pod that it refused" in answer(name), name

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.nodes import FAIL, Agent, Make, wait
+from tests.cluster.nodes import FAIL, Agent, Make
 from tests.nri.peer import Peer
+from tests.patience import until
 
 Line = Mapping[str, Any]
 
@@ -41,13 +42,13 @@ def test_each_line_of_an_operation_carries_its_id(place: Make, program: Path, tm
             peer.event("synchronized")
             created = node.create("db", cpu="2")
             uid = node.start("db")
-            wait(lambda: node.effective(uid) == node.held(uid) != "", what="pinned")
+            until(lambda: node.effective(uid) == node.held(uid) != "", what="pinned")
             node.create("wide", cpu="10", annotations=FAIL)
-            wait(lambda: '"msg": "refused' in agent.words(), what="refused")
+            until(lambda: '"msg": "refused' in agent.words(), what="refused")
             sandbox = {"id": "s", "name": "db", "namespace": node.name, "uid": created["metadata"]["uid"]}
             peer.ask("run_pod_sandbox", pod=sandbox)
             node.tree.kernel_write(f"{node.tree.pod_path(uid)}", "cpuset.cpus", "0-15")
-            wait(lambda: agent.metric('numalign_operation_seconds_count{operation="reconcile"}') > 0, what="a look")
+            until(lambda: agent.metric('numalign_operation_seconds_count{operation="reconcile"}') > 0, what="a look")
             node.delete("db")
             agent.settled()
         words = agent.words().splitlines()

@@ -18,8 +18,8 @@ from agent.kube.pod_report import CONDITION, PodReport, carried
 from agent.kube.publishing.publisher import Notice, Publisher, Regarding
 from tests import patience
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.nodes import wait
 from tests.cluster.objects import account, bind, cluster_role, node, pod, rule
+from tests.patience import until
 
 pytestmark = pytest.mark.cluster
 Counted = list[tuple[str, int]]
@@ -82,14 +82,14 @@ def test_annotation_and_condition_arrive_in_one_request(
     (body,) = cluster.create(pod("one", "p1"))
     first = report(body, "2-3")
     publisher.publish(first)
-    wait(lambda: not publisher.waiting)
+    until(lambda: not publisher.waiting)
     stored = read(cluster, "one")
     assert carried(stored, first)
     since = stored["status"]["conditions"][0]["lastTransitionTime"]
     assert since
     publisher.publish(first)
     publisher.publish(replace(first, message="other words"))
-    wait(lambda: not publisher.waiting)
+    until(lambda: not publisher.waiting)
     assert counted == [("PATCH pods/status", 200)] * 2
     assert read(cluster, "one")["status"]["conditions"][0]["lastTransitionTime"] == since
 
@@ -118,7 +118,7 @@ def test_the_next_pod_of_the_same_name_is_not_touched(
     assert new["metadata"]["uid"] != old["metadata"]["uid"]
     publisher.publish(report(old, "5"))
     publisher.fail(old["metadata"]["uid"], "default", "db-0")
-    wait(lambda: len(counted) >= 2 and not publisher.waiting)
+    until(lambda: len(counted) >= 2 and not publisher.waiting)
     assert counted[0][1] in {409, 422}
     assert counted[1:] == [("GET", 200)]
     stored = read(cluster, "db-0")
@@ -146,10 +146,10 @@ def test_fail_sets_the_deadline_and_evict_respects_budgets(
     )  # fmt: skip
     publisher.fail(failing["metadata"]["uid"], "default", "failing")
     publisher.evict(guarded["metadata"]["uid"], "default", "guarded")
-    wait(lambda: ("POST pods/eviction", 429) in counted)
+    until(lambda: ("POST pods/eviction", 429) in counted)
     assert read(cluster, "failing")["spec"]["activeDeadlineSeconds"] == 1
     cluster.call("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/guarded")
-    wait(lambda: not publisher.waiting)
+    until(lambda: not publisher.waiting)
     assert ("POST pods/eviction", 201) in counted
 
 
@@ -159,7 +159,7 @@ def test_events_are_recorded_once(cluster: ControlPlane, publisher: Publisher) -
     about = Regarding("Pod", "default", "told", body["metadata"]["uid"])
     for message in ("no room", "no room", "room"):
         publisher.record(Notice(about, "Warning", "TopologyAffinityError", message))
-    wait(lambda: not publisher.waiting)
+    until(lambda: not publisher.waiting)
     publisher.record(Notice(about, "Warning", "TopologyAffinityError", "no room"))
     time.sleep(0.2)
     events = cluster.call("GET", "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dtold")[
@@ -180,7 +180,7 @@ def test_an_outage_ends_in_one_request_per_pod(cluster: ControlPlane, publisher:
     assert publisher.waiting == 20
     cluster.start_apiserver()
     cluster.wait_ready()
-    wait(lambda: not publisher.waiting, 120, "for the queue to drain")
+    until(lambda: not publisher.waiting, "the queue to drain")
     assert counted.count(("PATCH pods/status", 200)) == 20
     for body in bodies:
         assert carried(read(cluster, body["metadata"]["name"]), report(body, "2"))

@@ -6,8 +6,9 @@ from functools import partial
 
 import pytest
 
-from tests.cluster.nodes import FAIL, Agent, Make, wait
+from tests.cluster.nodes import FAIL, Agent, Make
 from tests.cluster.objects import pod
+from tests.patience import until
 
 pytestmark = pytest.mark.cluster
 
@@ -18,11 +19,11 @@ def test_ladder_and_bad_annotation(place: Make) -> None:
     with Agent(node):
         node.create("asks", annotations={"policy": "single-numa-node", "scope": "pod"})
         node.create("typo", annotations={"policy": "single"})
-        wait(lambda: node.assignment("asks") and node.assignment("typo"), what="both")
+        until(lambda: node.assignment("asks") and node.assignment("typo"), what="both")
         asks = node.assignment("asks")
         assert (asks["asked"], asks["policy"], asks["scope"]) == ("single-numa-node", "single-numa-node", "pod")
         assert node.assignment("typo")["policy"] == "restricted"
-        wait(lambda: node.events("BadAnnotation", "typo"), what="the Event")
+        until(lambda: node.events("BadAnnotation", "typo"), what="the Event")
         text = node.events("BadAnnotation", "typo")[0]["message"]
         assert "none, best-effort, restricted, single-numa-node" in text
 
@@ -33,18 +34,18 @@ def test_fail_and_run(place: Make) -> None:
     with Agent(node):
         node.create("big", cpu="9", annotations=FAIL)
         node.create("runs", cpu="9", annotations={**FAIL, "on_misalignment": "run"})
-        wait(lambda: node.pod("big")["spec"].get("activeDeadlineSeconds") == 1, what="the deadline")
-        wait(lambda: node.condition("runs") and node.condition("big"), what="the conditions")
+        until(lambda: node.pod("big")["spec"].get("activeDeadlineSeconds") == 1, what="the deadline")
+        until(lambda: node.condition("runs") and node.condition("big"), what="the conditions")
         assert (node.condition("big")["status"], node.condition("big")["reason"]) == (
             "False",
             "TopologyAffinityError",
         )
         assert node.condition("runs")["reason"] == "TopologyAffinityError"
         assert "activeDeadlineSeconds" not in node.pod("runs")["spec"]
-        wait(lambda: node.events("TopologyAffinityError", "big"), what="the Event")
+        until(lambda: node.events("TopologyAffinityError", "big"), what="the Event")
         assert node.held(node.pod("big")["metadata"]["uid"]) == ""
         uid = node.start("runs")
-        wait(lambda: node.effective(uid), what="its cgroup")
+        until(lambda: node.effective(uid), what="its cgroup")
         assert uid in node.ledger().pods
 
 
@@ -53,7 +54,7 @@ def test_s19_evict(place: Make) -> None:
     node = place()
     with Agent(node):
         node.create("big", cpu="9", annotations={**FAIL, "on_misalignment": "evict"})
-        wait(lambda: not node.there("big"), what="the eviction")
+        until(lambda: not node.there("big"), what="the eviction")
 
 
 def test_s12_one_owners_refusals_end(place: Make) -> None:
@@ -68,7 +69,7 @@ def test_s12_one_owners_refusals_end(place: Make) -> None:
                 "annotations": {"numalign.io/on-misalignment": "fail", "numalign.io/policy": "single-numa-node"},
             }
             node.bound(body)
-            wait(partial(node.condition, name), what="the word")
-        wait(lambda: node.events("TooManyRefusals", "b"), what="the Event")
-        wait(lambda: node.pod("a")["spec"].get("activeDeadlineSeconds") == 1, what="the first one's end")
+            until(partial(node.condition, name), what="the word")
+        until(lambda: node.events("TooManyRefusals", "b"), what="the Event")
+        until(lambda: node.pod("a")["spec"].get("activeDeadlineSeconds") == 1, what="the first one's end")
         assert "activeDeadlineSeconds" not in node.pod("b")["spec"]

@@ -14,7 +14,8 @@ import yaml
 
 from agent.kube.pod_report import ASSIGNMENT
 from tests.cluster.control_plane import ApiError, ControlPlane
-from tests.cluster.nodes import MERGE, STRATEGIC, SYSTEM, Agent, Make, Place, wait
+from tests.cluster.nodes import MERGE, STRATEGIC, SYSTEM, Agent, Make, Place
+from tests.patience import until
 
 pytestmark = pytest.mark.cluster
 ROLE = Path(__file__).parents[2] / "deploy" / "access" / "rbac-uninstall.yaml"
@@ -93,9 +94,9 @@ def place(cluster: ControlPlane, tmp_path: Path) -> Make:
 def _pinned(place: Place, name: str, **more: Any) -> str:  # noqa: ANN401 - of a pod's spec
     """A pod that has its own CPUs; its uid."""
     place.create(name, **more)
-    wait(lambda: place.assignment(name), what="the word")
+    until(lambda: place.assignment(name), what="the word")
     uid = place.start(name)
-    wait(lambda: place.effective(uid) == place.held(uid) != "", what="the pin")
+    until(lambda: place.effective(uid) == place.held(uid) != "", what="the pin")
     return uid
 
 
@@ -108,8 +109,8 @@ def test_s18_every_node_is_put_back_and_says_so(cluster: ControlPlane, place: Ma
         uids = [(each, _pinned(each, "web")) for each in (first, second)]
         mesh = _pinned(first, "mesh", annotations={"exclusive": "auto"}, containers=BURSTABLE)
         first.create("plain", cpu="500m")
-        wait(lambda: first.assignment("plain"), what="the word")
-        wait(lambda: first.topology() and second.topology(), what="the topology objects")
+        until(lambda: first.assignment("plain"), what="the word")
+        until(lambda: first.topology() and second.topology(), what="the topology objects")
         code, text = hook.run()
         assert code == 0, text
         found = json.loads(text)
@@ -147,14 +148,14 @@ def test_s18_a_request_outlives_the_agent_and_can_be_taken_back(
         assert hook.run()[0] == 0
         agent.end()
     with Agent(node) as agent:
-        wait(lambda: agent.metric("numalign_observe_only") == 1, what="still released")
+        until(lambda: agent.metric("numalign_observe_only") == 1, what="still released")
         assert node.effective(uid) == str(node.machine.online)
         path = f"/api/v1/namespaces/{SYSTEM}/pods/agent-{node.name}"
         cluster.call("PATCH", path, {"metadata": {"annotations": {"numalign.io/release": None}}}, kind=MERGE)
-        wait(lambda: node.effective(uid) != str(node.machine.online), what="the pin")
+        until(lambda: node.effective(uid) != str(node.machine.online), what="the pin")
         assert len(node.effective(uid)) == len(held)
-        wait(lambda: node.assignment("web") and node.condition("web"), what="the word")
-        wait(node.topology, what="the topology object")
+        until(lambda: node.assignment("web") and node.condition("web"), what="the word")
+        until(node.topology, what="the topology object")
         notes = cluster.call("GET", path)["metadata"].get("annotations", {})
         assert "numalign.io/released" not in notes
 

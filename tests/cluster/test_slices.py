@@ -11,9 +11,10 @@ from agent.kube.access import ApiAccess
 from agent.kube.client import KubeClient
 from agent.kube.resource_slices import PATH, cpu_slices
 from tests.cluster.control_plane import ApiError, ControlPlane
-from tests.cluster.nodes import Agent, Make, wait
+from tests.cluster.nodes import Agent, Make
 from tests.cluster.objects import Object, account
 from tests.cluster.stolen import Stolen
+from tests.patience import until
 
 pytestmark = pytest.mark.cluster
 
@@ -38,16 +39,16 @@ def test_s10_a_resource_slice_stops_and_resumes_the_agent(place: Make) -> None:
     with Agent(node) as agent:
         node.create("web")
         uid = node.start("web")
-        wait(lambda: node.effective(uid) == node.held(uid) != "", what="the pin")
+        until(lambda: node.effective(uid) == node.held(uid) != "", what="the pin")
         assert agent.metric('numalign_other_writers{found="slices"}') == 0
     node.cluster.call("POST", PATH, resource_slice(node.name))
     with Agent(node) as agent:
-        wait(lambda: agent.metric('numalign_other_writers{found="slices"}') == 1, what="the writer")
-        wait(lambda: node.events("NumalignWriters"), what="the Event")
+        until(lambda: agent.metric('numalign_other_writers{found="slices"}') == 1, what="the writer")
+        until(lambda: node.events("NumalignWriters"), what="the Event")
         assert f"ResourceSlice {node.name}-dra.cpu-x" in node.events("NumalignWriters")[0]["message"]
         node.create("later")
         later = node.start("later")
-        wait(lambda: node.assignment("later"), what="the decision")
+        until(lambda: node.assignment("later"), what="the decision")
         agent.settled()
         assert node.effective(later) != node.held(later), "nothing is written"
 

@@ -14,9 +14,8 @@ from agent.kube.access import ApiAccess
 from agent.kube.watch.handlers import PodSource, Raw
 from tests import patience
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.nodes import wait
 from tests.cluster.objects import account, bind, cluster_role, node, pod, rule
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 pytestmark = pytest.mark.cluster
 
@@ -79,7 +78,7 @@ def source(reader: ApiAccess, counted: list[tuple[str, int]]) -> Iterator[tuple[
     listener = Recorder()
     source = PodSource(reader, "w1", listener, lambda verb, status, _seconds: counted.append((verb, status)))
     source.start()
-    wait(lambda: listener.lists)
+    until(lambda: listener.lists)
     yield source, listener
     assert source.stop(PATIENCE)
 
@@ -90,12 +89,12 @@ def test_only_this_nodes_pods_arrive_and_nothing_is_written(
     """Another node's pod never appears, pods carry no trace of kopf, and only lists and watches are asked."""
     _, listener = source
     cluster.create(pod("mine", "w1"), pod("other", "w2"))
-    wait(lambda: "mine" in listener.changed)
+    until(lambda: "mine" in listener.changed)
     cluster.call("DELETE", "/api/v1/namespaces/default/pods/other")
     stored = cluster.call("GET", "/api/v1/namespaces/default/pods/mine")
     cluster.call("DELETE", "/api/v1/namespaces/default/pods/mine")
-    wait(lambda: "mine" in listener.deleted)
-    wait(lambda: "WATCH nodes" in {verb for verb, _ in counted})  # begun beside the one of pods
+    until(lambda: "mine" in listener.deleted)
+    until(lambda: "WATCH nodes" in {verb for verb, _ in counted})  # begun beside the one of pods
     assert "other" not in listener.changed
     assert "finalizers" not in stored["metadata"]
     assert not [name for name in stored["metadata"].get("annotations", {}) if "kopf" in name]
@@ -116,7 +115,7 @@ def test_an_unscoped_read_is_refused_before_it_leaves(reader: ApiAccess, counted
 
     source._settings = without_selector  # type: ignore[method-assign,assignment] # the test plays the mistake
     source.start()
-    wait(lambda: listener.failures)
+    until(lambda: listener.failures)
     assert source.stop(PATIENCE)
     assert "UnscopedReadError" in listener.failures[0]
     assert not [verb for verb, _ in counted if "pods" in verb]
@@ -128,7 +127,7 @@ def test_a_deletion_missed_while_the_server_was_away_is_found(
     """Killed and started again with a pod gone meanwhile: the next complete list lacks it, and events flow again."""
     _, listener = source
     cluster.create(pod("gone", "w1"), pod("stays", "w1"))
-    wait(lambda: {"gone", "stays"} <= set(listener.changed))
+    until(lambda: {"gone", "stays"} <= set(listener.changed))
     gone = listener.changed["gone"]["metadata"]["uid"]
     stays = listener.changed["stays"]["metadata"]["uid"]
     cluster.kill("kube-apiserver")
@@ -137,12 +136,12 @@ def test_a_deletion_missed_while_the_server_was_away_is_found(
     cluster.start_apiserver()
     cluster.wait_ready()
     cluster.call("DELETE", "/api/v1/namespaces/default/pods/gone")
-    wait(
+    until(
         lambda: "gone" in listener.deleted or (stays in listener.lists[-1] and gone not in listener.lists[-1]),
         what="the deletion",
     )  # fmt: skip
     cluster.create(pod("after", "w1"))
-    wait(lambda: "after" in listener.changed, what="events after the restart")
+    until(lambda: "after" in listener.changed, what="events after the restart")
     for name in ("stays", "after"):
         cluster.call("DELETE", f"/api/v1/namespaces/default/pods/{name}")
 
@@ -160,7 +159,7 @@ def test_a_revoked_token_is_no_storm_and_a_rotated_one_is_used(
     time.sleep(3)
     assert len(counted) < 20, counted
     token.write_text(reader.token_file.read_text())
-    wait(lambda: listener.lists, what="the first list with the new token")
+    until(lambda: listener.lists, what="the first list with the new token")
     assert source.stop(PATIENCE)
 
 
@@ -169,7 +168,7 @@ def test_stop_does_not_wait_for_the_watch(reader: ApiAccess) -> None:
     listener = Recorder()
     source = PodSource(reader, "w1", listener)
     source.start()
-    wait(lambda: listener.lists)
+    until(lambda: listener.lists)
     assert source.stop(within=patience.PATIENCE)
 
 
@@ -178,11 +177,11 @@ def test_s3_an_annotation_of_the_own_node_arrives_by_the_open_watch(
 ) -> None:
     """S3: the kill switch is an annotation of this Node, told as it changes; another Node's events never arrive."""
     _, listener = source
-    wait(lambda: listener.nodes)
+    until(lambda: listener.nodes)
     for name in ("w2", "w1"):
         cluster.call(
             "PATCH", f"/api/v1/nodes/{name}", {"metadata": {"annotations": {"numalign.io/observe-only": "true"}}},
             kind="application/merge-patch+json",
         )  # fmt: skip
-    wait(lambda: "annotations" in listener.nodes[-1]["metadata"])
+    until(lambda: "annotations" in listener.nodes[-1]["metadata"])
     assert {body["metadata"]["name"] for body in listener.nodes} == {"w1"}

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.nodes import Agent, Place, wait
+from tests.cluster.nodes import Agent, Place
 from tests.cluster.objects import Object, pod
+from tests.patience import until
 
 pytestmark = pytest.mark.cluster
 ONE_NODE = {"numalign.io/policy": "single-numa-node"}
@@ -92,7 +93,7 @@ class Storm:
 
     def calm(self, failed: int, others: int) -> None:
         """Wait until so many pods were ended and so many others are there; and nothing is on its way any more."""
-        wait(
+        until(
             lambda: (len(self.failed()), len(self.others())) == (failed, others), what=f"{failed} ended, {others} not"
         )
         assert len(self.pods()) == failed + others
@@ -111,9 +112,9 @@ def test_s12_a_replica_set_makes_as_many_pods_as_are_allowed_and_one(
         storm.replicas(1, FAIL)
         storm.calm(failed=most, others=1)
         (last,) = storm.others()
-        wait(lambda: storm.node.events("TooManyRefusals", last), what="the Event")
+        until(lambda: storm.node.events("TooManyRefusals", last), what="the Event")
         assert agent.metric(f'numalign_pod_actions_total{{action="storm-{fallback}"}}') == 1
-        wait(lambda: storm.owner(REPLICA_SETS).get("replicas") == 1, what="the controller's content")
+        until(lambda: storm.owner(REPLICA_SETS).get("replicas") == 1, what="the controller's content")
         agent.settled()
         assert len(storm.pods()) == most + 1
         assert "activeDeadlineSeconds" not in storm.node.pod(last)["spec"]
@@ -128,7 +129,7 @@ def test_s12_a_jobs_retries_are_not_burnt(controlled: ControlPlane, tmp_path: Pa
         (last,) = storm.others()
         storm.node.start(last)
         storm.node.patch(last, {"status": {"phase": "Succeeded"}}, "/status")
-        wait(lambda: storm.owner(JOBS).get("succeeded") == 1, what="the Job's success")
+        until(lambda: storm.owner(JOBS).get("succeeded") == 1, what="the Job's success")
         status = storm.owner(JOBS)
         assert status.get("failed") == 1
         assert not [each for each in status.get("conditions", []) if each["type"] == "Failed"]
@@ -139,13 +140,13 @@ def test_s11_pods_that_wait_are_not_replaced(controlled: ControlPlane, tmp_path:
     storm = Storm(controlled, "waits", tmp_path, 1, "run", waiting={"sandboxesPerMinute": 60})
     with Agent(storm.node) as agent:
         storm.replicas(5, WAIT, cpu="6")
-        wait(lambda: len(storm.others()) == 5, what="five words")
+        until(lambda: len(storm.others()) == 5, what="five words")
         agent.settled()
         storm.calm(failed=0, others=5)
         held = [each for each in storm.others() if storm.node.held(storm.node.pod(each)["metadata"]["uid"])]
         assert len(held) == 2
         assert agent.metric("numalign_waiting_pods") == 3
-        wait(lambda: storm.owner(REPLICA_SETS)["replicas"] == 5, what="the controller's count")
+        until(lambda: storm.owner(REPLICA_SETS)["replicas"] == 5, what="the controller's count")
 
 
 def test_s11_a_crowd_that_may_not_wait_makes_no_storm(controlled: ControlPlane, tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_s11_a_crowd_that_may_not_wait_makes_no_storm(controlled: ControlPlane, 
         storm.node.create("holder", cpu="6")
         storm.node.create("second", cpu="6")
         storm.replicas(6, WAIT, cpu="6")
-        wait(lambda: (len(storm.failed()), len(storm.pods())) == (2, 2 + 6 + 2), what="six, and two in place of two")
+        until(lambda: (len(storm.failed()), len(storm.pods())) == (2, 2 + 6 + 2), what="six, and two in place of two")
         agent.settled()
         assert len(storm.pods()) == 2 + 6 + 2
         assert agent.metric("numalign_waiting_pods") == 1

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.nodes import Agent, Place, wait
+from tests.cluster.nodes import Agent, Place
 from tests.nri.peer import Peer
+from tests.patience import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.go]
 MERGE = "application/merge-patch+json"
@@ -40,21 +41,21 @@ def test_s11_a_pod_waits_in_view_and_starts_in_its_turn(cluster: ControlPlane, t
         runtime.event("synchronized")
         for name in ("first", "second"):
             node.create(name, cpu="6")
-            wait(lambda name=name: node.assignment(name), what="its grant")  # type: ignore[misc]  # mypy infers no lambda with a default
+            until(lambda name=name: node.assignment(name), what="its grant")  # type: ignore[misc]  # mypy infers no lambda with a default
             assert answer(runtime, node, name) == ""
         holder = node.start("first")
         for name in ("early", "late"):
             node.create(name, cpu="6", annotations=WAITS)
-            wait(lambda name=name: node.condition(name), what="the condition")  # type: ignore[misc]  # mypy infers no lambda with a default
-        wait(lambda: "numalign" in answer(runtime, node, "early"), what="the refusal")
+            until(lambda name=name: node.condition(name), what="the condition")  # type: ignore[misc]  # mypy infers no lambda with a default
+        until(lambda: "numalign" in answer(runtime, node, "early"), what="the refusal")
         assert node.condition("early")["status"] == "False"
         assert "activeDeadlineSeconds" not in node.pod("early")["spec"], "it waits, it is not ended"
         assert node.pod("early")["status"]["phase"] == "Pending"
         node.tree.remove_pod(holder)
         node.delete("first")
-        wait(lambda: not answer(runtime, node, "early"), what="the kubelet's next try")
-        wait(lambda: answer(runtime, node, "late"), what="no: there was room for one, and it was not first")
-        wait(lambda: node.condition("early")["status"] == "True", what="the good word")
+        until(lambda: not answer(runtime, node, "early"), what="the kubelet's next try")
+        until(lambda: answer(runtime, node, "late"), what="no: there was room for one, and it was not first")
+        until(lambda: node.condition("early")["status"] == "True", what="the good word")
         uid = node.pod("early")["metadata"]["uid"]
         container = {"id": "c1", "pod_sandbox_id": "sandbox-early", "name": "c", "state": "CONTAINER_CREATED"}
 
@@ -63,7 +64,7 @@ def test_s11_a_pod_waits_in_view_and_starts_in_its_turn(cluster: ControlPlane, t
             made = runtime.ask("create_container", pod=sandbox(node, "early"), container=container)["result"]
             return str(made.get("adjust", {}).get("linux", {}).get("resources", {}).get("cpu", {}).get("cpus", ""))
 
-        wait(lambda: given() == node.held(uid) != "", what="its CPUs")
+        until(lambda: given() == node.held(uid) != "", what="its CPUs")
 
 
 def test_a_drained_node_is_free_again(cluster: ControlPlane, tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_a_drained_node_is_free_again(cluster: ControlPlane, tmp_path: Path) -> 
     with Agent(node):
         for name in names:
             node.create(name, terminationGracePeriodSeconds=30)
-        wait(lambda: all(node.assignment(name) for name in names), what="both grants")
+        until(lambda: all(node.assignment(name) for name in names), what="both grants")
         uids = {name: node.start(name) for name in names}
         node.cluster.call("PATCH", f"/api/v1/nodes/{node.name}", {"spec": {"unschedulable": True}}, kind=MERGE)
         for name in names:
@@ -85,5 +86,5 @@ def test_a_drained_node_is_free_again(cluster: ControlPlane, tmp_path: Path) -> 
         for name, uid in uids.items():
             node.tree.remove_pod(uid)
             node.delete(name)
-        wait(lambda: not set(uids.values()) & set(node.ledger().pods), what="the release of all")
+        until(lambda: not set(uids.values()) & set(node.ledger().pods), what="the release of all")
         assert node.ledger().cpus.assigned == {}

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.control_plane import ApiError, ControlPlane
-from tests.cluster.nodes import Agent, Place, wait
+from tests.cluster.nodes import Agent, Place
 from tests.cluster.objects import namespace, pod
+from tests.patience import until
 from tests.unit.test_writers import BALLOONS, NRI
 
 
@@ -30,24 +31,24 @@ def test_s10_a_plugins_pod_stops_and_resumes_the_agent(cluster: ControlPlane, tm
     with Agent(node) as agent:
         node.create("web")
         uid = node.start("web")
-        wait(lambda: node.effective(uid) == node.held(uid) != "", what="the pin")
+        until(lambda: node.effective(uid) == node.held(uid) != "", what="the pin")
         assert agent.metric(metric) == 0
         play(node, "balloons", containers=containers, volumes=[NRI])
-        wait(lambda: agent.metric(metric) == 1, what="the writer")
-        wait(lambda: node.events("NumalignWriters"), what="the Event")
+        until(lambda: agent.metric(metric) == 1, what="the writer")
+        until(lambda: node.events("NumalignWriters"), what="the Event")
         (event,) = node.events("NumalignWriters")
         assert f"pod {node.name}/balloons" in event["message"]
         node.create("later")
         later = node.start("later")
-        wait(lambda: node.held(later), what="the decision")
-        wait(lambda: node.assignment("later"), what="the word")
+        until(lambda: node.held(later), what="the decision")
+        until(lambda: node.assignment("later"), what="the word")
         assert node.effective(later) != node.held(later), "nothing is written"
     with Agent(node) as agent:  # the list of the start names it, before anything is written
         assert agent.metric(metric) == 1
         assert node.effective(later) != node.held(later)
         node.delete("balloons")
-        wait(lambda: node.effective(later) == node.held(later), what="the pin once it is gone")
-        wait(lambda: agent.metric(metric) == 0, what="the metric")
+        until(lambda: node.effective(later) == node.held(later), what="the pin once it is gone")
+        until(lambda: agent.metric(metric) == 0, what="the metric")
 
 
 @pytest.mark.cluster

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.nodes import SYSTEM, Agent, Place, wait
+from tests.cluster.nodes import SYSTEM, Agent, Place
 from tests.kubectl.desk import Desk
+from tests.patience import until
 
 NODE = "worker-1"
 PODS: dict[str, dict[str, Any]] = {
@@ -50,8 +51,8 @@ def scene(kube: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scen
         with Agent(place) as agent:
             for name, more in PODS.items():  # one after the other: of those of one second nobody knows the order
                 place.create(name, **more)
-                wait(partial(place.condition, name), what=name)
+                until(partial(place.condition, name), what=name)
                 place.start(name)
-            wait(lambda: place.events("TopologyAffinityError", "greedy"), what="the Event")
-            wait(lambda: place.events("BadAnnotation", "typo"), what="the other Event")
+            until(lambda: place.events("TopologyAffinityError", "greedy"), what="the Event")
+            until(lambda: place.events("BadAnnotation", "typo"), what="the other Event")
             yield Scene(place, agent, Desk(cluster, kube, folder / "somebody", NODE))

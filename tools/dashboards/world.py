@@ -26,7 +26,8 @@ import yaml
 
 from agent.model.idset import CpuSet
 from tests.cluster.control_plane import ControlPlane, free_port
-from tests.cluster.nodes import Agent, Place, wait
+from tests.cluster.nodes import Agent, Place
+from tests.patience import until
 
 RULES = Path(__file__).parents[2] / "charts" / "numalign" / "files" / "rules"
 SCRAPE = 2
@@ -67,7 +68,7 @@ class Prometheus:
         ]  # fmt: skip
         with (folder / "log").open("w") as log:
             self._process = subprocess.Popen(command, stderr=log)
-        wait(self._up, 30, "prometheus")
+        until(self._up, "prometheus", within=30)
 
     def _up(self) -> bool:
         try:
