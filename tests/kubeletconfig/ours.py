@@ -12,7 +12,7 @@ from agent.errors import SettingsError
 from agent.host.settings_file import read_settings
 from agent.model.devices import DeviceInventory
 from agent.model.machine import Machine
-from agent.model.rules import NODE_OPTIONS, CpuRules, Rules, TopologyRules
+from agent.model.rules import NODE_OPTIONS, CpuRules, TopologyRules
 from agent.settings import rules_of
 from agent.settings.kinds import CpuPolicy, MemoryPolicy
 
@@ -62,7 +62,10 @@ def answer(text: str, machine: Machine, mode: str, scratch: Path) -> Answer:
             for book in ledger.memory.nodes
             if settings.memory_manager_policy is MemoryPolicy.STATIC and any(book.system.values())
         },
-        "gates": _gates(rules),
+        "gates": {
+            "PodLevelResourceManagers": rules.pod_level_managers,
+            "PodLevelResourcesFixKubeletQOSClass": rules.empty_resources_ignored,
+        },
     }
     return Answer(accepted=True, effective=found)
 
@@ -92,10 +95,3 @@ def _topology(rules: TopologyRules) -> dict[str, Any]:
 
 def _options(rules: CpuRules) -> dict[str, bool]:
     return {name: getattr(rules.options, option.field) for name, option in NODE_OPTIONS.items()}
-
-
-def _gates(rules: Rules) -> dict[str, bool]:
-    return {
-        "PodLevelResourceManagers": rules.pod_level_managers,
-        "PodLevelResourcesFixKubeletQOSClass": rules.empty_resources_ignored,
-    }

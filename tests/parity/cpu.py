@@ -29,7 +29,7 @@ def answer(given: Json, *, literally: bool = False) -> tuple[Json, list[str]]:
     return {**scenario.start, **({"steps": steps} if steps else {})}, scenario.broken
 
 
-def rules_of(given: Json, compatibility: Compatibility, *, only_offered: bool = True) -> Rules:
+def rules_of(given: Json, *, only_offered: bool) -> Rules:
     """The vector's settings as rules."""
     gates = given.get("gates") or {}
     named = given.get("reserved_cpus")
@@ -40,7 +40,7 @@ def rules_of(given: Json, compatibility: Compatibility, *, only_offered: bool = 
             reserved=CpuSet.parse(named) if named else None,
             reserved_count=given["num_reserved"],
         ),
-        compatibility=compatibility,
+        compatibility=Compatibility.KUBELET,
         minor=minor_of(given),
         pod_level_managers=pod_level(given),
         keep_shared=False,
@@ -51,9 +51,9 @@ def rules_of(given: Json, compatibility: Compatibility, *, only_offered: bool = 
 class CpuScenario(Scenario):
     """A vector of this family, run once."""
 
-    def __init__(self, given: Json, *, only_offered: bool = True) -> None:
+    def __init__(self, given: Json, *, only_offered: bool) -> None:
         self.machine, self.broken = machine_of(given["machine"]), list[str]()
-        rules = rules_of(given, Compatibility.KUBELET, only_offered=only_offered)
+        rules = rules_of(given, only_offered=only_offered)
         self.policy = CpuManager(self.machine, rules)
         ledger = Ledger(machine="", cpus=self.policy.start())
         super().__init__(self.policy, ledger, Positions.of(self.machine.node_set), rules)

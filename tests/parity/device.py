@@ -54,11 +54,11 @@ def preferences_of(resources: Json) -> dict[str, LowestId]:
 class DeviceScenario(Scenario):
     """A vector of this family, run once."""
 
-    def __init__(self, given: Json, compatibility: Compatibility = Compatibility.KUBELET) -> None:
+    def __init__(self, given: Json) -> None:
         machine = Machine(cpus=(), nodes=tuple(NumaNode(node, CpuSet(), 0) for node in sorted(given["numa_nodes"])))
         self.inventory = inventory_of(given["resources"])
         preferences = preferences_of(given["resources"])
-        rules = Rules(compatibility=compatibility, minor=minor_of(given))
+        rules = Rules(compatibility=Compatibility.KUBELET, minor=minor_of(given))
         provider = DeviceManager(machine, rules, self.inventory, preferences)
         ledger = Ledger(machine="", cpus=CpuBooks(shared=CpuSet()))
         super().__init__(provider, ledger, Positions.of(machine.node_set), rules)

@@ -28,22 +28,18 @@ def answer(given: Json, *, literally: bool = False) -> tuple[Json, list[str]]:
     return {"initial": scenario.initial, **({"steps": steps} if steps else {})}, scenario.sentences
 
 
-def rules_of(given: Json, compatibility: Compatibility = Compatibility.KUBELET) -> Rules:
-    """The vector's settings as rules."""
-    reserved = {int(node): dict(amounts) for node, amounts in given["reserved"].items()}
-    return Rules(
-        memory=MemoryRules(static=True, reserved=reserved),
-        compatibility=compatibility,
-        minor=minor_of(given),
-        pod_level_managers=pod_level(given),
-    )
-
-
 class MemoryScenario(Scenario):
     """A vector of this family, run once."""
 
-    def __init__(self, given: Json, compatibility: Compatibility = Compatibility.KUBELET) -> None:
-        machine, rules = machine_of(given["machine"]), rules_of(given, compatibility)
+    def __init__(self, given: Json) -> None:
+        machine = machine_of(given["machine"])
+        reserved = {int(node): dict(amounts) for node, amounts in given["reserved"].items()}
+        rules = Rules(
+            memory=MemoryRules(static=True, reserved=reserved),
+            compatibility=Compatibility.KUBELET,
+            minor=minor_of(given),
+            pod_level_managers=pod_level(given),
+        )
         provider = MemoryManager(machine, rules)
         ledger = Ledger(machine="", cpus=CpuBooks(shared=CpuSet()), memory=provider.start())
         super().__init__(provider, ledger, Positions.of(machine.node_set), rules)

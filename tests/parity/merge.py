@@ -36,7 +36,8 @@ def answer(given: dict[str, Any], *, literally: bool = False) -> tuple[dict[str,
         return {"init_error": sentence(error)}, ["the kubelet got as far as merging, ours did not"]
     positions = Positions.of(machine.node_set)
     answers = [answer_of(each, positions) for each in given["providers"]]
-    merged = merge_as_kubelet(answers, positions, rules, _order(machine, rules))
+    order = Order([node.distances for node in machine.nodes] if rules.prefer_closest else None)
+    merged = merge_as_kubelet(answers, positions, rules, order)
     got = {"hint": hint_out(merged.hint), "admit": merged.admit}
     return got, broken(given, got)
 
@@ -89,14 +90,7 @@ def _machine(given: dict[str, Any]) -> Machine:
     return Machine(cpus=(), nodes=tuple(sorted(nodes, key=lambda node: node.id)))
 
 
-def _order(machine: Machine, rules: TopologyRules) -> Order:
-    return Order([node.distances for node in machine.nodes] if rules.prefer_closest else None)
-
-
-def merge_as_kubelet(
-    answers: Iterable[Given], positions: Positions, rules: TopologyRules,
-    order: Order,
-) -> Merged:  # fmt: skip
+def merge_as_kubelet(answers: Iterable[Given], positions: Positions, rules: TopologyRules, order: Order) -> Merged:
     """The agent's merge of hints, and with a refusal under restricted the node set that the kubelet names.
 
     The agent looks for no node set that would be refused; best-effort merges the same lists.
