@@ -7,9 +7,11 @@ from typing import Any
 
 from agent.app.fleet.objects import fleet_pod
 from agent.app.gatekeeper.seen import ALIVE, SeenCluster, Summaries, agent, node
+from agent.app.gatekeeper.seen_pods import SeenPods
 from agent.forecast.dry_run import DryRun
 from agent.forecast.gate.events import NodeGone, NodeSeen, SummarySeen
 from agent.forecast.gate.values import GATE
+from agent.kube.gate.unbound_pods import unbound
 from tests.gatekeeper.replicas import MACHINE, SETTINGS
 from tests.world.fleets import node as node_body
 from tests.world.fleets import pod, summary_of, topology
@@ -98,3 +100,30 @@ def test_a_gated_pod_says_in_the_fleet_what_it_waits_for() -> None:
     assert fleet_pod(body).unscheduled == "a comes closest"
     del body["spec"]["schedulingGates"]
     assert fleet_pod(body).unscheduled == "gates are not empty"
+
+
+QUEUES = ("kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology")
+"""Gates that Kueue 0.17 writes into a pod."""
+
+
+def test_a_pod_that_a_queue_has_held_for_long_has_the_whole_wait_before_it() -> None:
+    """Its wait begins when the queue lifts its gates; the clock that lets go what no leader decides says the same."""
+    now, lifted = [100.0], list[object]()
+    pods = SeenPods(lambda: now[0], lambda _: None, lambda _: None, lifted.append)
+
+    def arrives(*gates: str) -> None:
+        body = pod("web", schedulingGates=[{"name": each} for each in gates])
+        found = unbound(body, True)  # noqa: FBT003 - a `Reader`
+        assert found is not None
+        assert [*pods.arrived("shop/web", found)] == []
+
+    arrives(GATE, *QUEUES)
+    now[0] += 5000.0
+    assert pods.left_behind(660.0).overdue == ()
+    arrives(GATE)
+    now[0] += 600.0
+    found = pods.left_behind(660.0)
+    assert (found.overdue, found.oldest) == ((), 600.0)
+    now[0] += 61.0
+    assert [each.key for each in pods.left_behind(660.0).overdue] == ["shop/web"]
+    assert not lifted

@@ -28,7 +28,7 @@ class KnownPod:
         uid: of it.
         body: None where it cannot be read.
         why: it cannot be read, and has our gate: one sentence.
-        gated_since: when our gate was seen first, by the leader's own clock; 0 without it.
+        gated_since: when ours was first seen to be the last gate, by the leader's own clock; 0 before and after.
         nominated_since: the same of its nomination.
     """
 
@@ -95,7 +95,7 @@ class SeenPods:
             return
         pod = found.pod
         known.body, known.why = found, ""
-        known.gated_since = (known.gated_since or now) if pod.gated else 0.0
+        known.gated_since = (known.gated_since or now) if pod.gates == (GATE,) else 0.0
         known.nominated_since = (known.nominated_since or now) if pod.nominated else 0.0
         if pod.gated:
             self._gated[found.uid] = found
@@ -151,10 +151,11 @@ class SeenPods:
             pod = known.body.pod
             late = now - known.nominated_since if known.nominated_since else 0.0
             if pod.gated:
-                oldest = min(oldest, known.gated_since)
                 phantoms += late > PHANTOM
-                if now - known.gated_since > longest and pod.gates == (GATE,):
-                    why = f"it has had the gate for {now - known.gated_since:.0f} s"
+                waits = now - known.gated_since if known.gated_since else 0.0  # a queue's pods do not wait yet
+                oldest = min(oldest, now - waits)
+                if waits > longest:
+                    why = f"it has had the gate for {waits:.0f} s"
                     overdue.append(LiftUndecided(known.uid, key, "", why))  # whatever else writes to it
             elif pod.nominated and not pod.nominated_by_another:
                 stale += late > STALE
