@@ -8,7 +8,7 @@ import pytest
 
 from agent.forecast.dry_run import DryRun
 from agent.forecast.gate.books import Books, PodKind, Reply
-from agent.forecast.gate.events import LookedUp, NodeSeen, PodGone, Release, SummarySeen, Tell
+from agent.forecast.gate.events import LookedUp, LookUp, NodeSeen, PodGone, Release, SummarySeen, Tell
 from agent.forecast.gate.state import Count
 from agent.forecast.gate.values import Autoscaler, Gang, PublishedSummary
 from agent.forecast.placing import Placing
@@ -261,6 +261,22 @@ def test_a_pod_that_was_looked_up_counts_until_a_summary_that_can_have_it() -> N
     cluster.step(LookedUp("p", "a"))
     cluster.hold("a", 1, changed=cluster.now - 7.0)
     assert cluster.where(gated("q", 4)) == {}
+    assert [*released(cluster.step(cluster.published("a", changed=cluster.now)))] == ["q"]
+
+
+def test_a_pod_that_its_agent_has_not_decided_yet_counts_whatever_the_next_summary_shows() -> None:
+    """The agent of a busy node published for another pod first. The pod is looked up again, for two minutes."""
+    cluster = Cluster("a")
+    cluster.step(gated("p", 4))
+    cluster.step(PodGone("p"))
+    for after in (5.0, 5.0):
+        assert cluster.step(after=after) == (LookUp("p", "shop/p"),)
+        assert cluster.step(LookedUp("p", "a", undecided=True)) == ()
+        cluster.hold("a", 1, changed=cluster.now)
+        assert cluster.where(gated("q", 4)) == {}
+    assert LookUp("p", "shop/p") in cluster.step(after=110.0)
+    cluster.step(LookedUp("p", "a", undecided=True))
+    assert cluster.state.counts[Count.LANDED] == 1
     assert [*released(cluster.step(cluster.published("a", changed=cluster.now)))] == ["q"]
 
 

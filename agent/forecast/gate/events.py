@@ -52,6 +52,7 @@ class LookedUp:
         node: where it is bound; "" for a pod without a node.
         gone: it does not exist any more.
         refused: its node refused it, or lets it wait (its condition of the agent).
+        undecided: its node's agent has told nothing of it yet, and it has not started.
         unanswered: the API server gave no good answer: it is to be asked again.
     """
 
@@ -59,6 +60,7 @@ class LookedUp:
     node: str = ""
     gone: bool = False
     refused: bool = False
+    undecided: bool = False
     unanswered: bool = False
 
 

@@ -146,6 +146,8 @@ def _found(state: GateState, event: LookedUp, now: float) -> GateState:
     if event.gone or not event.node:
         state = moved(state, event.uid, flight.node, None if event.gone else replace(flight, asked=False, bound=0.0))
         return state.counted(Count.VANISHED) if event.gone else state
+    if event.undecided and now - flight.since < state.options.summary_age:  # no summary can have it yet
+        return moved(state, event.uid, flight.node, replace(flight, node=event.node, bound=now, asked=False))
     state = _landed(state, flight, event.node, now)
     if event.refused:
         return moved(state.counted(Count.REFUSED), event.uid, flight.node, None)

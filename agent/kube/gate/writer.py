@@ -116,9 +116,10 @@ class GateWriter:
         metadata, spec, status = (mapping_of(body.get(part)) for part in ("metadata", "spec", "status"))
         if metadata.get("uid") != effect.uid:
             return LookedUp(effect.uid, gone=True)
-        own = (each for each in mappings_in(status.get("conditions")) if each.get("type") == CONDITION)
+        own = [each for each in mappings_in(status.get("conditions")) if each.get("type") == CONDITION]
         refused = any(refuses(each.get("status"), each.get("reason")) for each in own)
-        return LookedUp(effect.uid, node=str(spec.get("nodeName") or ""), refused=refused)
+        undecided = not own and status.get("phase") == "Pending"
+        return LookedUp(effect.uid, str(spec.get("nodeName") or ""), refused=refused, undecided=undecided)
 
 
 def path_of(key: str) -> str:
