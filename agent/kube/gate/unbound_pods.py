@@ -23,6 +23,8 @@ Raw = Mapping[str, Any]
 MOST, LONGEST, SENTENCE = 200, 253, 2000
 """Entries of a list; characters of a name, and of a condition's message."""
 _GROUP, _TOTAL = "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-total-count"
+_ONE_BY_ONE = "kueue.x-k8s.io/pod-group-fast-admission"
+"""Kueue admits such a group with its first pod: a StatefulSet makes the second when the first runs."""
 _COSCHEDULING = "scheduling.x-k8s.io/pod-group"
 MOST_RULES, MOST_PORTS, MOST_AFFINITY = 200, 100, 1 << 16
 """Of a gated pod: rules on nodes and host ports, which each node is compared with; bytes of its node affinity."""
@@ -163,7 +165,7 @@ def _group(metadata: Raw, spec: Raw, space: str) -> Gang | None:
     """Return the group that the pod's own fields name."""
     labels = dict(islice(mapping_of(metadata.get("labels")).items(), MOST))
     notes = mapping_of(metadata.get("annotations"))
-    if group := _word(labels.get(_GROUP)):
+    if (group := _word(labels.get(_GROUP))) and _ONE_BY_ONE not in notes:
         total = _word(notes.get(_TOTAL))
         size = int(total) if total.isascii() and total.isdigit() and len(total) < len(str(LARGE_GANG)) else 0
         return Gang(f"{space}/pod-group/{group}", size or LARGE_GANG)
