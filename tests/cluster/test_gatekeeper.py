@@ -368,13 +368,14 @@ def test_s23_the_api_server_is_away_between_the_patches(gate: LiveGate) -> None:
 
 def test_the_node_is_deleted_while_a_pod_is_chosen(gate: LiveGate) -> None:
     """The pod goes to the other node that takes it, and the one that has none waits without a nomination."""
-    full, empty = pair(gate, "full", "empty")
+    full, empty = pair(gate, "leaves", "stays")  # by name, too: watches may not be back yet
     leader = gate.leads()
     only = {"nodeSelector": {"kubernetes.io/hostname": full}}
     with gate.proxy.holding(SPEC, "deleted") as hold:
-        gate.ask("deleted", 3)
+        gate.ask("deleted", 4)
         hold.reached()
         gate.nodes.remove(full)
+    assert gate.proxy.promised("deleted") == [full]
     assert gate.runs("deleted") == empty
     until(lambda: leader.counted("elsewhere-barred") == 1, lambda: f"{leader.metrics()}")
     gate.nodes.add(full)
