@@ -305,12 +305,13 @@ def _cleared(state: GateState, event: PatchAnswered, now: float) -> GateState:
         each = state.waiting[uid]
         return replace(state, waiting={**state.waiting, uid: replace(each, pod=after(each.pod), busy=busy)})
     flight = state.flights.get(uid)
-    if flight is not None and not done:  # it counts there: the nomination stands, or the pod has just been bound
-        flight = replace(flight, asked=False, since=now + RETRY - state.options.look_up)
-        return replace(state, flights={**state.flights, uid: flight})
-    if flight is not None:
+    if flight is None:
+        return state
+    if done:
         return moved(state, uid, flight.node, replace(flight, pod=after(flight.pod), node="", asked=False))
-    return state
+    # It counts there: the nomination stands, or the pod has just been bound.
+    flight = replace(flight, asked=False, since=now + RETRY - state.options.look_up)
+    return replace(state, flights={**state.flights, uid: flight})
 
 
 # ---- parts
