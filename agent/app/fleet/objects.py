@@ -10,7 +10,7 @@ from typing import Any
 from agent.errors import MalformedError
 from agent.forecast.fleet.values import FleetPod
 from agent.forecast.gate.values import GATE, FitCondition
-from agent.kube.gate.unbound_pods import fit_condition, told_at
+from agent.kube.gate.unbound_pods import condition_of, fit_condition, told_at
 from agent.kube.objects.pod_objects import seen
 from agent.kube.pod_report import CONDITION, NOT_ALIGNED, refuses
 from agent.kube.topology_crd import SUMMARY, WRITER, mark_of
@@ -107,7 +107,7 @@ def node_object(body: Raw) -> NodeObject:
             amounts[name[:LONGEST]] = max(0, parse_milli(amount))
         except MalformedError:
             continue
-    ready = _condition(status, "Ready").get("status")
+    ready = condition_of(status, "Ready").get("status")
     return NodeObject(
         _word(metadata.get("uid")), kept, amounts, None if ready is None else ready == "True"
     )  # fmt: skip
@@ -126,7 +126,7 @@ def fleet_pod(body: Raw) -> FleetPod:
         pod = seen(body).pod
     except MalformedError as error:
         problem = str(error)[:SENTENCE]
-    condition, placed = _condition(status, CONDITION), _condition(status, "PodScheduled")
+    condition, placed = condition_of(status, CONDITION), condition_of(status, "PodScheduled")
     node, phase = _word(spec.get("nodeName")), _word(status.get("phase"))
     held, fit = placed.get("status") == "False", fit_condition(status) or NOT_TOLD
     gated = any(each.get("name") == GATE for each in mappings_in(spec.get("schedulingGates"), MOST))
@@ -148,12 +148,8 @@ def fleet_pod(body: Raw) -> FleetPod:
 
 def troubled(body: Raw) -> bool:
     """Return True if a pod's own condition reports it misaligned or refused."""
-    found = _condition(mapping_of(body.get("status")), CONDITION)
+    found = condition_of(mapping_of(body.get("status")), CONDITION)
     return found.get("reason") == NOT_ALIGNED or refuses(found.get("status"), found.get("reason"))
-
-
-def _condition(status: Raw, name: str) -> Raw:
-    return next((each for each in mappings_in(status.get("conditions"), MOST) if each.get("type") == name), {})
 
 
 def _word(value: object, most: int = LONGEST) -> str:

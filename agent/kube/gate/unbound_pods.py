@@ -100,7 +100,7 @@ def unbound(body: Raw, known: bool) -> UnboundBody | UnreadablePod | None:  # no
         never_preempts=spec.get("preemptionPolicy") == "Never",
         owner=f"{owner.kind} {name}" if owner else "", gang=_group(metadata, spec, pod.namespace),
         deleting="deletionTimestamp" in metadata,
-        unschedulable=_condition(status, "PodScheduled").get("reason") == "Unschedulable",
+        unschedulable=condition_of(status, "PodScheduled").get("reason") == "Unschedulable",
     )  # fmt: skip
     if GATE not in gates:
         return UnboundBody(found)
@@ -125,7 +125,7 @@ def _too_much(pod: UnboundPod, affinity: Raw) -> str:
 
 def fit_condition(status: Raw) -> FitCondition | None:
     """Read our condition of a pod's status; None where it has none."""
-    found = _condition(status, GATE)
+    found = condition_of(status, GATE)
     if not found:
         return None
     message = found.get("message")
@@ -135,10 +135,11 @@ def fit_condition(status: Raw) -> FitCondition | None:
 
 def told_at(status: Raw) -> float:
     """Read when our condition of a pod's status changed last, in seconds since the epoch; 0 where it has none."""
-    return seconds_of(_condition(status, GATE).get("lastTransitionTime")) or 0.0
+    return seconds_of(condition_of(status, GATE).get("lastTransitionTime")) or 0.0
 
 
-def _condition(status: Raw, kind: str) -> Raw:
+def condition_of(status: Raw, kind: str) -> Raw:
+    """Return the condition of a type in an object's status; {} where it has none."""
     return next((each for each in mappings_in(status.get("conditions"), MOST) if each.get("type") == kind), {})
 
 
