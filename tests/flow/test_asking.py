@@ -205,8 +205,10 @@ def test_nothing_is_written(left: Left) -> None:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_lines_fit_the_terminal(left: Left, width: int) -> None:
+def test_lines_fit_the_terminal(left: Left, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """No line is longer than the terminal is wide, with details too; colours only where the terminal shows them."""
+    monkeypatch.setenv("TERM", "xterm")  # the tests' own terminal may have no colours
+    monkeypatch.delenv("NO_COLOR", raising=False)
     desk = open_queries(left.folder / "state", left.config, MACHINE)
     found = [desk.explain(pod) for pod in desk.pods().values()]
     for colours in (False, True):
